@@ -47,6 +47,11 @@ _GRAPHS = ("mobilenet_v2", "transformer", "decoder", "resnet", "u_net", "incepti
 
 BARS: dict[str, Bar] = {
     "MobileNetV2 224², default run, proven, nothing cached, against the plain script": Bar(0.40),
+    "The same in CPU time of all processes": Bar(),
+    **{
+        f"Default run, proven, nothing cached, against its plain script: {title}": Bar(0.40)
+        for title in ("transformer of 4 layers", "LSTM of 24 steps", "digits")
+    },
     "MobileNetV2 224² to .pte, nothing cached, against the plain script, same bytes": Bar(0.25),
     "The same again, nothing changed": Bar(1.0, unit="s"),
     "First painted frame with MobileNetV2 open, against a bare QMainWindow": Bar(2.5),

@@ -208,6 +208,10 @@ def accuracy(outputs, labels):
     return sum(hits) / len(hits)
 
 
+def failing_metric(outputs, labels):
+    raise ValueError("no accuracy today")
+
+
 class Mapped(nn.Conv2d):
     """Scores of four classes for each pixel."""
 

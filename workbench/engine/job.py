@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from workbench import system_limits
 from workbench.engine import code_import
 from workbench.engine.context import HotStore, StageContext
+from workbench.engine.forked_stage import ForkedStage, can_fork_stages
 from workbench.engine.studies.study import run_study
 from workbench.engine.toolchain_patches.gate import acceleration
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Outcome = Literal["done", "failed", "cancelled"]
+# A stage, and the one that it runs beside: neither needs the other.
+_BESIDE: tuple[StageId, StageId] = ("evaluate", "lower")
 
 
 @dataclass(eq=False)
@@ -59,6 +62,7 @@ class EngineJob:
         self._cache = Cache(root, DEFAULT_LIMIT_BYTES if limit is None else limit)
         self._folder = Path(self.command.folder)
         self._plan = Plan(())
+        self._beside: ForkedStage | None = None
 
     @property
     def work(self) -> WorkId:
@@ -103,6 +107,8 @@ class EngineJob:
                 case _:
                     assert_never(self.command)
         finally:
+            if self._beside is not None:
+                self._beside.end()
             code_import.uninstall()
             self._cache.prune()
 
@@ -111,7 +117,7 @@ class EngineJob:
         try:
             code_import.install_allowed(self.command.project, self._folder, self.command.code)
         except WorkbenchError as error:
-            self._fail(self.work, "", time.monotonic(), error.infos)
+            self.send(self._failed(self.work, "", time.monotonic(), error.infos))
             return False
         return True
 
@@ -126,10 +132,11 @@ class EngineJob:
         except Cancelled:
             return "cancelled"
         except WorkbenchError as error:
-            self._fail(study.id, "", begun, error.infos)
+            self.send(self._failed(study.id, "", begun, error.infos))
             return "failed"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a foreign library may raise it
-            self._fail(study.id, "", begun, self._error_infos(error, study.id))
+            infos = self._error_infos(error, study.id)
+            self.send(self._failed(study.id, "", begun, infos))
             return "failed"
         return "done"
 
@@ -140,36 +147,87 @@ class EngineJob:
             stage = self._plan.of(stage_id)
             if reason := _left_out(stage, until, skip):
                 self.send(StageSkipped(job=self.command.job, stage=stage_id, reason=reason))
+            elif self._runs_beside(stage_id, until, skip):
+                self._fork(stage)
             elif not self._run_stage(stage):
                 return "cancelled" if self.cancelled.is_set() else "failed"
         return "done"
 
+    def _runs_beside(self, stage_id: StageId, until: StageId, skip: tuple[StageId, ...]) -> bool:
+        """Return whether a stage is to run in a copy of the engine, beside the next one."""
+        first, second = _BESIDE
+        if stage_id != first or second not in stages_until(until) or second in skip:
+            return False
+        stages = [self._plan.of(one) for one in _BESIDE]
+        computed = all(
+            stage.state not in {"blocked", "unavailable"} and not self._cache.has(stage.key)
+            for stage in stages
+        )
+        return computed and self.command.accelerate and can_fork_stages()
+
+    def _fork(self, stage: PlannedStage) -> None:
+        def work(send: Callable[[Event], None], cancelled: threading.Event) -> None:
+            self.send, self.cancelled = send, cancelled
+            self._run_stage(stage)
+
+        self._beside = ForkedStage(work, self.send)
+
     def _run_stage(self, stage: PlannedStage) -> bool:
+        """Run a stage, or take it from the cache; return whether the job goes on.
+
+        A stage that runs beside it ends first.
+        """
         begun = time.monotonic()
+        ending = self._ending(stage, begun)
+        try:
+            if not self._join():
+                return False
+        except Cancelled:
+            return False
+        if ending is not None:
+            self.send(ending)
+        return isinstance(ending, StageFinished)
+
+    def _join(self) -> bool:
+        """Wait for a stage that runs beside this one; return False if it failed.
+
+        One whose process was killed, for want of memory for example, runs here.
+
+        Raises:
+            Cancelled: The user has cancelled the job.
+        """
+        beside, self._beside = self._beside, None
+        if beside is None:
+            return True
+        try:
+            ending = beside.ending(self.cancelled)
+        finally:
+            beside.end()
+        if ending is None:
+            return self._run_stage(self._plan.of(_BESIDE[0]))
+        return isinstance(ending, StageFinished)
+
+    def _ending(self, stage: PlannedStage, begun: float) -> StageFinished | StageFailed | None:
+        """Run a stage and return its last event; None if it was cancelled."""
         if stage.state in {"blocked", "unavailable"}:
             info = ErrorInfo(
                 message=stage.reason, where=Place(kind="stage", id=stage.id), code="stage-blocked"
             )
-            self._fail(stage.id, stage.key, begun, (info,))
-            return False
+            return self._failed(stage.id, stage.key, begun, (info,))
         if self._cache.has(stage.key) and self._cache.verify(stage.key):
-            self._finish(stage, begun, cached=True)
-            return True
+            return self._finished(stage, begun, cached=True)
         self.send(StageStarted(job=self.command.job, stage=stage.id, key=stage.key))
         try:
             with self._cache.writing(stage.key) as out:
                 self._call(stage, self._context(stage.id, out))
                 self._plan.check_files(stage.id)
         except Cancelled:
-            return False
+            return None
         except WorkbenchError as error:
-            self._fail(stage.id, stage.key, begun, self._with_switches(error.infos))
-            return False
+            return self._failed(stage.id, stage.key, begun, self._with_switches(error.infos))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
-            self._fail(stage.id, stage.key, begun, self._error_infos(error, stage.id))
-            return False
-        self._finish(stage, begun, cached=False)
-        return True
+            return self._failed(stage.id, stage.key, begun, self._error_infos(error, stage.id))
+        return self._finished(stage, begun, cached=False)
 
     def _call(self, stage: PlannedStage, context: StageContext) -> None:
         module, function = STAGES_BY_ID[stage.id].entry.split(":")
@@ -181,6 +239,8 @@ class EngineJob:
 
     def _context(self, work: WorkId, out: Path) -> StageContext:
         def report(stage_id: WorkId, fraction: float | None, message: str) -> None:
+            if self._beside is not None and self._beside.failed:
+                raise Cancelled
             job = self.command.job
             self.send(StageProgress(job=job, stage=stage_id, fraction=fraction, message=message))
 
@@ -201,17 +261,19 @@ class EngineJob:
     def _log(self, level: Level, text: str, stage: WorkId | Literal[""]) -> None:
         self.send(LogLine(level=level, text=text[:8000], stage=stage))
 
-    def _finish(self, stage: PlannedStage, begun: float, *, cached: bool) -> None:
+    def _finished(self, stage: PlannedStage, begun: float, *, cached: bool) -> StageFinished:
         elapsed = time.monotonic() - begun
         job = self.command.job
-        self.send(
-            StageFinished(job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed)
+        return StageFinished(
+            job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed
         )
 
-    def _fail(self, stage: WorkId, key: str, begun: float, infos: tuple[ErrorInfo, ...]) -> None:
+    def _failed(
+        self, stage: WorkId, key: str, begun: float, infos: tuple[ErrorInfo, ...]
+    ) -> StageFailed:
         elapsed = time.monotonic() - begun
         job = self.command.job
-        self.send(StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=infos))
+        return StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=infos)
 
     def _error_infos(self, error: BaseException, stage: WorkId) -> tuple[ErrorInfo, ...]:
         """Return the message for an unexpected exception, with the line of a plug-in."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.engine.in_process import CALIBRATED, project
+from workbench.engine.ethos_u import reference_model
 
 pytestmark = pytest.mark.engine
 
@@ -51,6 +52,24 @@ def test_that_every_sample_is_computed_and_executed(engine):
     assert (compiled.samples, compiled.refused, compiled.whole_refused) == (SAMPLES, "", "")
     assert compiled.elements == compiled.equal == result.elements
     assert compiled.whole_max_lsb == 0
+
+
+def test_that_verify_gives_the_same_with_what_evaluate_computed(engine, monkeypatch):
+    alone = verified(engine)
+    made = project("small", **CALIBRATED)
+    given = made.verification.model_copy(update={"samples": SAMPLES})
+    made = made.model_copy(update={"verification": given})
+    shutil.rmtree(engine.path(made, "verify"))
+    computed, quantized = [], reference_model.quantized_module
+
+    def counted(context):
+        computed.append(context.stage)
+        return quantized(context)
+
+    monkeypatch.setattr(reference_model, "quantized_module", counted)
+    assert engine.run(made, "verify") == "done"
+    assert engine.result(made, "verify") == alone
+    assert computed == []
 
 
 def test_that_run_takes_what_verify_executed(engine, monkeypatch):

@@ -27,6 +27,7 @@ from workbench.engine.equivalence.first_difference import (
     place_of,
 )
 from workbench.engine.quality.model_outputs import model_outputs
+from workbench.engine.quality.references import exported_module
 from workbench.engine.quality.stateful_execution import Steps, stepping
 from workbench.engine.quality.tensors import watched
 from workbench.errors import Place, WorkbenchError, failure
@@ -59,7 +60,10 @@ def compare_exported(
     _refuse_random(first, again)
     sample = Sample(0, loaded.inputs, None)
     request = replace(loaded.example, runs=loaded.example.runs[:1])
-    return _compare_exported(context, _Reference([sample], request, [first]), program, list)
+    # Its outputs may still be split, which makes another program.
+    module = cast("torch.fx.GraphModule", program.module(check_guards=False))
+    reference = _Reference([sample], request, [first])
+    return _compare_exported(context, reference, program, module, list)
 
 
 def compare_on_data(context: StageContext, samples: Samples) -> FormComparison:
@@ -70,7 +74,8 @@ def compare_on_data(context: StageContext, samples: Samples) -> FormComparison:
     """
     program: torch.export.ExportedProgram = context.hot("export")
     joined = model_outputs(context).joined
-    return _compare_exported(context, _reference(context, samples), program, joined)
+    module = exported_module(context)
+    return _compare_exported(context, _reference(context, samples), program, module, joined)
 
 
 def compare_prepared(
@@ -86,7 +91,8 @@ def compare_prepared(
     program: torch.export.ExportedProgram = context.hot("export")
     reference = _reference(context, samples)
     joined = model_outputs(context).joined
-    exported = _compare_exported(context, reference, program, joined)
+    module = exported_module(context)
+    exported = _compare_exported(context, reference, program, module, joined)
     project = context.project
     if project.trained_weights or project.compressions or project.improvers:
         return (exported,)
@@ -97,7 +103,7 @@ def compare_prepared(
     finally:
         steps.close()
     if problem := _problem(context, reference, comparison, outputs):
-        node = _first_in_prepared(reference, program, prepared)
+        node = _first_in_prepared(reference, module, prepared)
         raise _prepared_differs(problem, node)
     return exported, comparison.result
 
@@ -142,11 +148,11 @@ def _compare_exported(
     context: StageContext,
     reference: _Reference,
     program: torch.export.ExportedProgram,
+    module: torch.fx.GraphModule,
     joined: Callable[[Outputs], Outputs],
 ) -> FormComparison:
-    """Compare a program, whose outputs ``joined`` turns into those of the model."""
+    """Compare a program's module, whose outputs ``joined`` turns into those of the model."""
     comparison = Comparison("exported", EXPORTED)
-    module = cast("torch.fx.GraphModule", program.module(check_guards=False))
     with torch.no_grad(), stepping(module) as steps:
         outputs = [joined(steps(copied(sample))) for sample in reference.samples]
     if problem := _problem(context, reference, comparison, outputs):
@@ -225,10 +231,9 @@ def _exported_differs(
 
 
 def _first_in_prepared(
-    reference: _Reference, program: torch.export.ExportedProgram, prepared: torch.fx.GraphModule
+    reference: _Reference, module: torch.fx.GraphModule, prepared: torch.fx.GraphModule
 ) -> torch.fx.Node | None:
     """Return the first operation of the prepared program with another value than before."""
-    module = cast("torch.fx.GraphModule", program.module(check_guards=False))
     for sample in reference.samples:
         known = described_nodes(module, sample.inputs).values()
         if node := first_unknown(described_nodes(prepared, sample.inputs), known):

@@ -16,7 +16,7 @@ from workbench.engine.ethos_u.compiled_program import (
     execute_delegate,
     modules_of_commands,
 )
-from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE
+from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE, one_thread_for_products
 from workbench.errors import WorkbenchError
 from workbench.npu.state import Options
 from workbench.results import LowerResult
@@ -128,7 +128,8 @@ def execute(context: StageContext, inputs: Sequence[Sequence[torch.Tensor]]) -> 
         inputs: The samples, in the types of the program.
     """
     program = WholeProgram(context)
-    for first in range(0, len(inputs), SAMPLES_AT_ONCE):
-        context.progress(first, len(inputs), f"sample {first + 1}, functional")
-        program.execute(inputs[first : first + SAMPLES_AT_ONCE])
+    with one_thread_for_products():
+        for first in range(0, len(inputs), SAMPLES_AT_ONCE):
+            context.progress(first, len(inputs), f"sample {first + 1}, functional")
+            program.execute(inputs[first : first + SAMPLES_AT_ONCE])
     return program.outputs

@@ -55,22 +55,22 @@ class IntegerSteps:
             inputs = (*inputs[: -sample.carried], *self._carried)
         return given_values(self._converted, inputs, self._integer_io)
 
-    def together(self, samples: Sequence[Sample]) -> tuple[list[Tensors], list[Tensors]]:
-        """Return inputs and outputs of the program for the next samples, without state.
+    def together(self, samples: Sequence[Sample], given: Sequence[Tensors]) -> list[Tensors]:
+        """Return the program's outputs for the next samples, without state.
 
         Args:
             samples: Several only of a program without state.
+            given: The inputs of each, as ``given`` returned them.
         """
-        given = [self.given(sample) for sample in samples]
         if len(samples) > 1:
-            return given, self._program.compute(given)
-        return given, [self._step(samples[0], given[0])]
+            return self._program.compute(given)
+        return [self._step(samples[0], given[0])]
 
     def __call__(self, sample: Sample) -> Tensors:
         """Return the program's outputs for the next sample, without state."""
         return self._step(sample, self.given(sample))
 
-    def _step(self, sample: Sample, given: Tensors) -> Tensors:
+    def _step(self, sample: Sample, given: Sequence[torch.Tensor]) -> Tensors:
         (outputs,) = self._program.compute([given])
         kept = len(outputs) - sample.carried
         if sample.carried:

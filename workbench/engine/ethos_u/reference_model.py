@@ -2,14 +2,17 @@
 
 The edge program runs as on the device: CPU operators eagerly, every delegate as TOSA. The own
 executor computes all samples at once; the TOSA reference model of tosa-tools 2026.5.0 computes the
-first one too, with all tensors compared, and every one where something disagrees.
+first one too, with all tensors compared, and every one where something disagrees. The compiled
+program is executed meanwhile.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,7 +29,7 @@ from workbench.engine.ethos_u.integer_program import (
 )
 from workbench.engine.ethos_u.intermediates import IntegerComparison, pairs
 from workbench.engine.ethos_u.pool_rounding import halves_away_from_zero
-from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE
+from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE, one_thread_for_products
 from workbench.engine.ethos_u.tosa_delegates import ExecutorDiffers, TosaDelegates
 from workbench.engine.fx import programs
 from workbench.engine.quality.dependence import Variation
@@ -34,7 +37,9 @@ from workbench.engine.quality.measures import Accumulator, OutputAccumulator, te
 from workbench.engine.quality.model_outputs import PartTally, model_outputs
 from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.perplexity import TextTally
+from workbench.engine.quality.references import exported_module
 from workbench.engine.quality.rounding import with_roundings
+from workbench.engine.quality.sample_outputs import SampleOutputs, kept_outputs
 from workbench.engine.quality.stateful_execution import Steps, stepping
 from workbench.engine.reference_process import ReferenceProcess
 from workbench.errors import Place, failure
@@ -79,6 +84,7 @@ def verify(context: StageContext) -> VerifyResult:
     """Compare the integer program with the quantized model over the evaluation samples."""
     with (
         ReferenceProcess() as process,
+        one_thread_for_products(),
         halves_away_from_zero(context.hot("convert").module, context.hot("lower").edge),
     ):
         try:
@@ -109,11 +115,19 @@ class _Verification:
         self._inside = _inside(context, lowered)
         # Only a program without state may be replaced by an equal, faster one.
         self._remembers = bool(programs.written_buffers(converted)) or _has_state(lowered.edge)
-        self._module = converted if self._remembers else quantized_module(context)
+        self._converted = converted
+        # What *evaluate* has computed of the same samples is not computed again.
+        self._known = SampleOutputs() if self._remembers else kept_outputs(context)
+        # Executes the compiled program beside the integer program and the models in floats.
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="compiled program")
         self._integers: list[Tensors] = []
         self._quantized: list[Tensors] = []
         # The largest difference from the quantized model that the reference model has confirmed.
         self._confirmed = 0
+
+    @cached_property
+    def _module(self) -> torch.fx.GraphModule:
+        return self._converted if self._remembers else quantized_module(self._context)
 
     def result(self) -> VerifyResult:
         """Run all samples and return the comparison.
@@ -124,7 +138,7 @@ class _Verification:
         context = self._context
         wanted = context.project.verification.samples
         self._program.expose((pair.delegate, pair.name) for pair in self._inside.pairs)
-        with torch.no_grad(), stepping(self._module) as steps:
+        with self._pool, torch.no_grad(), stepping(self._converted) as steps:
             for batch in self._batches():
                 number = len(self._integers)
                 context.progress(number, wanted, f"sample {number + 1}")
@@ -153,27 +167,41 @@ class _Verification:
                 size = TENSOR_SAMPLES - done if done < TENSOR_SAMPLES else SAMPLES_AT_ONCE
 
     def _add(self, batch: Sequence[tuple[Sample, bool]], steps: Steps) -> None:
-        first, program = len(self._integers), self._program
+        first, samples = len(self._integers), [sample for sample, _ in batch]
         self._tosa.begin(first)
-        given, outputs = self._integer.together([sample for sample, _ in batch])
-        has_state = self._remembers or bool(batch[0][0].carried)
-        done = ExecutedCalls()
-        if not self._whole.outputs.refused and (not first or not has_state):
-            done = self._whole.execute(given)
-        for call, at in self._compiled.compare(program.calls, first, done):
+        given = [self._integer.given(sample) for sample in samples]
+        executing = self._pool.submit(self._execute, samples, given, first)
+        integers = self._integer.together(samples, given)
+        for at, (sample, counts) in enumerate(batch):
+            self._compare_models(at, sample, integers[at], steps, counts=counts)
+        for call, at in self._compiled.compare(self._program.calls, first, executing.result()):
             self._tosa.settle(call, at)
-        for at, ((sample, counts), integers) in enumerate(zip(batch, outputs, strict=True)):
-            inputs = steps.inputs(sample)
-            if first + at < TENSOR_SAMPLES:
-                self._inside.add(inputs, program.made[at])
-            quantized = steps.took(sample, tensors_of(steps.module(*inputs)))
-            reals = self._tally.reals(integers)
-            most, is_changed = self._tally.add(quantized, integers)
-            self._confirm(at, most, is_changed=is_changed)
-            self._integers.append(reals)
-            self._quantized.append(quantized)
-            self._floating.add(sample, quantized, reals, most, counts=counts)
         self._compare_whole(first)
+
+    def _execute(
+        self, samples: Sequence[Sample], given: Sequence[Tensors], first: int
+    ) -> ExecutedCalls:
+        """Execute the whole compiled program; one with state for the first sample only."""
+        has_state = self._remembers or bool(samples[0].carried)
+        if self._whole.outputs.refused or (first and has_state):
+            return ExecutedCalls()
+        return self._whole.execute(given)
+
+    def _compare_models(
+        self, at: int, sample: Sample, integers: Tensors, steps: Steps, *, counts: bool
+    ) -> None:
+        """Compare the models in floats with the integer program, for a sample of the batch."""
+        inputs, known = steps.inputs(sample), self._known.get(sample)
+        if len(self._integers) < TENSOR_SAMPLES:
+            self._inside.add(inputs, self._program.made[at])
+        outputs = known.quantized if known else tensors_of(self._module(*inputs))
+        quantized, reals = steps.took(sample, outputs), self._tally.reals(integers)
+        most, is_changed = self._tally.add(quantized, integers)
+        self._confirm(at, most, is_changed=is_changed)
+        self._integers.append(reals)
+        self._quantized.append(quantized)
+        floats = known.floats if known else self._floating.outputs(sample)
+        self._floating.add(sample, (floats, quantized, reals), most, counts=counts)
 
     def _confirm(self, at: int, most: int, *, is_changed: bool) -> None:
         """Let the reference model settle a sample that differs as none before it did.
@@ -243,7 +271,7 @@ class _FloatModel:
     """Compares the quantized model and the integer program with the float model."""
 
     def __init__(self, context: StageContext, samples: Samples) -> None:
-        self._steps = Steps(context.hot("export").module(check_guards=False))
+        self._context = context
         self._inputs = [spec.name for spec in context.result("export", ExportResult).inputs]
         self._data, self._held_out = samples.name, samples.held_out
         self._quantized, self._integer = Accumulator(), Accumulator()
@@ -253,25 +281,31 @@ class _FloatModel:
         self._variation, self._evaluated = Variation(), 0
         self.text = TextTally(samples.spell) if samples.spell else None
 
+    @cached_property
+    def _steps(self) -> Steps:
+        return Steps(exported_module(self._context))
+
+    def outputs(self, sample: Sample) -> list[torch.Tensor]:
+        """Return what the float model gives for the next sample."""
+        return self._steps(sample)
+
     def add(
         self,
         sample: Sample,
-        quantized: Sequence[torch.Tensor],
-        integer: Sequence[torch.Tensor],
+        programs_outputs: tuple[Sequence[torch.Tensor], ...],
         most: int,
         *,
         counts: bool,
     ) -> None:
-        """Add a step of the quantized model and of the integer program, as real numbers.
+        """Add a step of all three programs, as real numbers.
 
-        ``counts`` is whether it is an evaluation sample, which the accuracy follows from.
+        Args:
+            sample: The step.
+            programs_outputs: Those of the float, the quantized model and the integer program.
+            most: The largest difference of the last two [LSB].
+            counts: Whether it is an evaluation sample, which the accuracy follows from.
         """
-        joined = self._returned.joined
-        outputs, quantized, integer = (
-            joined(self._steps(sample)),
-            joined(quantized),
-            joined(integer),
-        )
+        outputs, quantized, integer = map(self._returned.joined, programs_outputs)
         self._outputs = self._outputs or [OutputAccumulator() for _ in outputs]
         for reference, a, b in zip(outputs, quantized, integer, strict=True):
             self._quantized.add(reference, a)
@@ -331,7 +365,7 @@ def integers(
     converted = context.hot("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
     inside = _inside(context, lowered)
-    with ReferenceProcess() as process:
+    with ReferenceProcess() as process, one_thread_for_products():
         program = IntegerProgram(lowered, TosaDelegates(lowered.tosa, process, trusted=False))
         integer = IntegerSteps(program, converted, integer_io=integer_io)
         for sample in history:

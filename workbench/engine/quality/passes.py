@@ -137,7 +137,7 @@ def tensor_comparison(context: StageContext, reference: FloatReference | None) -
     prepared, converted = context.hot("calibrate").module, context.hot("convert").module
     hashes = statistics.value_hashes(prepared) if reference is not None else None
     if reference is None or hashes is None:
-        return TensorComparison(prepared, converted)
+        return TensorComparison(prepared, converted, partial(quantized_module, context))
     with acceleration("lazy-recompile"):
         return QuickComparison(prepared, converted, hashes, reference)
 

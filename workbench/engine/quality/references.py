@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -31,6 +31,21 @@ if TYPE_CHECKING:
 
 KEPT_BYTES = 256 << 20
 _NAME = "float reference"
+_EXPORTED = "exported module"
+
+
+def exported_module(context: StageContext) -> torch.fx.GraphModule:
+    """Return the module of the exported program, which must not be changed.
+
+    One of a program without state is made once.
+    """
+    key, exported = context.plan.key("export"), context.hot("export")
+    module: torch.fx.GraphModule | None = context.store.get(_EXPORTED, key)
+    if module is None:
+        module = cast("torch.fx.GraphModule", exported.module(check_guards=False))
+        if not exported.graph_signature.buffers_to_mutate:
+            context.store.keep(_EXPORTED, key, module)
+    return module
 
 
 @dataclass
@@ -82,7 +97,7 @@ def pairs(
         return
     seen: list[Pair] = []
     size = 0
-    with stepping(context.hot("export").module(check_guards=False)) as floating:
+    with stepping(exported_module(context)) as floating:
         for number, sample in enumerate(samples):
             if number == limit:
                 break

@@ -94,8 +94,19 @@ class TensorComparison:
     ``quantized`` are the steps of the quantized side; a program with state continues from them.
     """
 
-    def __init__(self, prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule) -> None:
+    def __init__(
+        self, prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule,
+        make_quick: Callable[[], torch.fx.GraphModule] | None = None,
+    ) -> None:  # fmt: skip
+        """Compare two programs.
+
+        Args:
+            prepared: The float side.
+            converted: The quantized side.
+            make_quick: Returns a quicker module with the outputs of ``converted``, without state.
+        """
         self._floating, self.quantized = Steps(prepared), Steps(converted)
+        self._make_quick = make_quick
         names = nodes_by_name(converted)
         self._nodes = {
             name: node for name, node in nodes_by_name(prepared).items()
@@ -130,6 +141,16 @@ class TensorComparison:
                 self._sums[name].add(reference, value, alone.get(name))
                 self._met.add(name)
         return outputs
+
+    def outputs(self, sample: Sample) -> list[torch.Tensor]:
+        """Return the outputs of the quantized side for the next sample; nothing is compared."""
+        if self.quantized.remembers:
+            return self.quantized(sample)
+        return tensors_of(self._quick(*sample.inputs))
+
+    @cached_property
+    def _quick(self) -> torch.fx.GraphModule:
+        return self._make_quick() if self._make_quick is not None else self.quantized.module
 
     def _floats(self, index: int, sample: Sample) -> dict[str, torch.Tensor]:
         """Return the compared values of the float side."""
@@ -221,6 +242,10 @@ class QuickComparison(TensorComparison):
     def _quantized(self, sample: Sample) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
         outputs, values = self._fast(*sample.inputs)
         return tensors_of(outputs), values
+
+    def outputs(self, sample: Sample) -> list[torch.Tensor]:
+        """Return the outputs of the quantized side; no second quick module is made for them."""
+        return self._quantized(sample)[0]
 
 
 def _compared(node: torch.fx.Node) -> bool:

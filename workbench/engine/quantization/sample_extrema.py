@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from workbench.engine.calibration.observer_threads import ObserverThreads
+
 
 _SHADOW = ("histogram", "min_val", "max_val")
 
@@ -117,13 +119,20 @@ class SampleExtrema:
         self._recalled: set[str] = set()
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Record the observed values in the block; ``begin`` sets the sample."""
+    def watching(self, threads: ObserverThreads | None = None) -> Iterator[None]:
+        """Record the observed values in the block; ``begin`` sets the sample.
+
+        Args:
+            threads: What observes beside the program; the samples are observed when it has waited.
+        """
+        numbers = {id(observer): at for at, observer in enumerate(self._observers.values())}
         with ExitStack() as stack:
             for name, observer in self._observers.items():
                 if name in self._recalled:
                     continue
                 watched = self._watched(self.by_name[name], observer.forward)
+                if threads is not None:
+                    watched = _beside(threads, numbers[id(observer)], watched)
                 stack.enter_context(watched_observer(observer, watched))
             yield
 
@@ -165,6 +174,14 @@ class SampleExtrema:
             return observe(x)
 
         return forward
+
+
+def _beside(threads: ObserverThreads, number: int, observe: Any) -> Any:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        threads.observe(number, observe, x)
+        return x
+
+    return forward
 
 
 def _shadow(observer: Any) -> HistogramObserver | None:

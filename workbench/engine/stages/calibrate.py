@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from workbench.engine.calibration.observer_threads import ObserverThreads, can_observe_beside
 from workbench.engine.data.evaluation import calibration_samples, is_repeatable
 from workbench.engine.equivalence.forms import compare_prepared
 from workbench.engine.fx.branches import constants
@@ -102,16 +103,19 @@ def load(context: StageContext) -> Any:
 
 
 def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> None:
-    """Run all samples."""
+    """Run all samples; where it is exact, observers run beside the program."""
     extrema = calibration.extrema
+    is_beside = context.accelerate and can_observe_beside(calibration.module)
     with (
-        torch.inference_mode(), calibration.observing(), extrema.watching(),
+        torch.inference_mode(), calibration.observing(), ObserverThreads() as threads,
+        extrema.watching(threads if is_beside else None),
         stepping(calibration.module) as steps,
     ):  # fmt: skip
         for seen, sample in enumerate(samples):
             context.progress(seen, samples.count, f"sample {seen + 1}")
             extrema.begin(sample.index)
             steps(sample)
+            threads.wait()
     if not extrema.samples:
         raise failure(
             f"{samples.name} contains no samples.",

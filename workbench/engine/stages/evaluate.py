@@ -25,7 +25,8 @@ from workbench.engine.quality.measures import (
 from workbench.engine.quality.model_outputs import ModelOutputs, PartTally, model_outputs
 from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
 from workbench.engine.quality.perplexity import TextTally
-from workbench.engine.quality.references import WorstSamples, pairs
+from workbench.engine.quality.references import WorstSamples, exported_module, pairs
+from workbench.engine.quality.sample_outputs import SampleOutputs
 from workbench.engine.quality.tasks.metrics import SHOWN, Collected, Measured, measure
 from workbench.engine.targets.base import toolchain_of
 from workbench.errors import Place, WorkbenchError, failure
@@ -56,7 +57,7 @@ def run(context: StageContext) -> None:
     reference = float_reference(context) if samples.spell is None else None
     compared = _compared(context, samples, reference)
     tensors = tensor_comparison(context, reference)
-    quantized: torch.fx.GraphModule | None = None
+    kept = SampleOutputs()
     tally = _Tally(model_outputs(context), keep=context.project.evaluation.metric is not None)
     text = TextTally(samples.spell) if samples.spell else None
     readings = toolchain_of(context).readings(context)
@@ -65,14 +66,11 @@ def run(context: StageContext) -> None:
     with torch.inference_mode(), closing(tensors):
         for number, (sample, floats) in enumerate(pairs(context, samples, reference)):
             context.progress(number, total, f"sample {number + 1}")
-            if number < TENSOR_SAMPLES:
-                quantizeds = tensors.add(number, sample)
-            elif tensors.quantized.remembers:
-                quantizeds = tensors.quantized(sample)
-            else:
-                quantized = quantized or quantized_module(context)
-                quantizeds = tensors_of(quantized(*sample.inputs))
+            is_compared = number < TENSOR_SAMPLES
+            quantizeds = tensors.add(number, sample) if is_compared else tensors.outputs(sample)
             tally.add(floats, quantizeds, sample)
+            if not tensors.quantized.remembers:
+                kept.add(sample, floats, quantizeds)
             if text is not None:
                 text.add(sample, floats[0], quantizeds[0])
             for reading in readings:
@@ -91,6 +89,7 @@ def run(context: StageContext) -> None:
     result = result.model_copy(update=update)
     shown = result.task.samples if result.task is not None else result.worst[:SHOWN]
     _save_pictures(context, tally.shown.pictures(s.sample for s in shown), metric)
+    kept.save(context.out)
     save_result(result, context.out)
 
 
@@ -139,7 +138,7 @@ def _dependence(context: StageContext, samples: Samples, variation: Variation) -
     first = list(itertools.islice(samples, EXCHANGED))
     if len(inputs) == 1 and len(first) > 1:
         return known
-    floating = context.hot("export").module(check_guards=False)
+    floating = exported_module(context)
     quantized = quantized_module(context)
     with torch.inference_mode():
         return with_inputs(

@@ -1,0 +1,159 @@
+"""A stage in a forked copy of the engine, beside the stages that do not need its result.
+
+The copy has all live objects of the engine, and shares their memory until one of both writes to
+it. It writes the stage's result to the cache, and its events to a pipe that this engine forwards.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from workbench.errors import Cancelled
+from workbench.protocol import (
+    MAX_EVENT_BYTES,
+    Event,
+    OversizedLine,
+    StageFailed,
+    StageFinished,
+    decode_event,
+    encode_event,
+    read_lines,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Send = Callable[[Event], None]
+    Work = Callable[[Send, threading.Event], object]
+
+_WAIT_S = 0.1
+# The time that a cancelled copy gets to remove what it has begun to write [s].
+_GRACE_S = 1.0
+# Linux: prctl(PR_SET_PDEATHSIG).
+_SET_DEATH_SIGNAL = 1
+
+
+def can_fork_stages() -> bool:
+    """Return whether a stage may run beside others here.
+
+    It needs a second core, and the death signal of Linux, with which the copy ends when the engine
+    is killed. The signal is that of the main thread's end, so only the main thread forks. A
+    process in which OpenMP runs on several threads must not be forked.
+    """
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return False
+    import torch
+
+    return len(os.sched_getaffinity(0)) > 1 and torch.get_num_threads() == 1
+
+
+class ForkedStage:
+    """A stage that runs in a copy of this process.
+
+    Args:
+        work: Runs the stage, with the function to send its events and the flag that cancels it.
+        send: Sends an event of the stage; called in a thread.
+    """
+
+    def __init__(self, work: Work, send: Send) -> None:
+        self._send = send
+        self._ending: Event | None = None
+        sys.stdout.flush()
+        sys.stderr.flush()
+        reading, writing = os.pipe()
+        engine = os.getpid()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of locks that other threads hold; none of them is used in the copy.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._pid = os.fork()
+        if not self._pid:
+            _run(work, writing, engine)
+        os.close(writing)
+        self._thread = threading.Thread(
+            target=self._forward, args=(reading,), name="forked stage", daemon=True
+        )
+        self._thread.start()
+
+    def _forward(self, reading: int) -> None:
+        for lines in read_lines(reading, MAX_EVENT_BYTES):
+            for line in lines:
+                if isinstance(line, OversizedLine):
+                    continue
+                event = decode_event(line)
+                if isinstance(event, StageFinished | StageFailed):
+                    self._ending = event
+                self._send(event)
+        os.close(reading)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the stage has failed."""
+        return isinstance(self._ending, StageFailed)
+
+    def ending(self, cancelled: threading.Event) -> Event | None:
+        """Wait for the stage; return its last event, or None if the copy ended without one.
+
+        Raises:
+            Cancelled: ``cancelled`` was set.
+        """
+        while self._thread.is_alive():
+            self._thread.join(_WAIT_S)
+            if cancelled.is_set():
+                raise Cancelled
+        self.end()
+        return self._ending
+
+    def end(self) -> None:
+        """End the copy if it still runs."""
+        pid, self._pid = self._pid, 0
+        if not pid:
+            return
+        limit = time.monotonic() + _GRACE_S
+        with suppress(OSError):
+            if self._thread.is_alive():
+                os.kill(pid, signal.SIGTERM)
+            while os.waitpid(pid, os.WNOHANG) == (0, 0):
+                if time.monotonic() > limit:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                    break
+                time.sleep(_WAIT_S / 10)
+        self._thread.join()
+
+
+def _run(work: Work, writing: int, engine: int) -> None:
+    """Run the stage in the copy and end it."""
+    code = 1
+    try:
+        cancelled = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: cancelled.set())
+        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+        # If memory is short, the kernel ends the copy: the engine then runs the stage itself.
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+            file.write("1000")
+        if os.getppid() == engine:
+            lock = threading.Lock()
+
+            def send(event: Event) -> None:
+                line = encode_event(event)
+                with lock:
+                    while line:
+                        line = line[os.write(writing, line) :]
+
+            work(send, cancelled)
+            code = 0
+    except Exception:  # noqa: BLE001 - the copy must not go on as a second engine
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
