@@ -24,8 +24,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.figure_table import FigureView
 from ui.shared.labels import ElidedLabel
+from ui.shared.sortable_table import FigureView
 
 # Differences of rounding [px].
 _SLACK = 2

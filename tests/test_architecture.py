@@ -28,7 +28,7 @@ SMALL = {
     "workbench/engine/fx/branch_modules.py": "modules that a model is rewritten to, not a stage",
     "workbench/engine/fx/program_outputs.py": "a part of exported scripts",
     "workbench/engine/ethos_u/corrections/partitioner.py": "a part of exported scripts",
-    "workbench/engine/quantization/own_quantizer.py": "the base class that plugins are told of",
+    "workbench/engine/quantization/plugin_quantizer.py": "the base class that plugins are told of",
     "workbench/project/graph_notes.py": "a part of the project's file; the window alone shows it",
 }
 

@@ -17,10 +17,10 @@ from ui.features.ranges.range_editor import RangeEditor
 from ui.features.ranges.range_plot import RangePlot
 from ui.features.timeline.timeline_panel import sums_sentence
 from ui.features.timeline.timeline_plot import TimelinePlot
-from ui.shared.figure_table import FigureView
 from ui.shared.memory_plot import MemoryPlot
-from ui.shared.range_drawing import series_of, tensor_of
+from ui.shared.range_series import series_of, tensor_of
 from ui.shared.range_table import RangeRow, RangeTableModel, describe, range_rows
+from ui.shared.sortable_table import FigureView
 from ui.shared.theme import DARK
 from workbench.analysis.ranges import histogram_of
 from workbench.analysis.timeline import CpuStop, Span, Timeline

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.engine.context import HotStore
+from workbench.engine.context import LiveObjectCache
 from workbench.engine.server import Server
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -67,7 +67,7 @@ class Shared:
     """What engines of several tests have computed: results, and live objects of stages."""
 
     cache: Cache
-    store: HotStore = field(default_factory=lambda: HotStore(capacity=64))
+    store: LiveObjectCache = field(default_factory=lambda: LiveObjectCache(capacity=64))
 
 
 @dataclass

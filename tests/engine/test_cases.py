@@ -16,7 +16,7 @@ from tests.engine import case_networks, eager, written_networks
 from tests.engine.cases import CASES, REFUSED, WRITES
 from tests.engine.in_process import allowed, project
 from tests.for_each import for_each
-from workbench.engine.context import HotStore
+from workbench.engine.context import LiveObjectCache
 from workbench.engine.job import EngineJob
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -52,7 +52,12 @@ def in_folder(case, folder):
 
 def converted(case, folder):
     """Return the SQNR of the quantized model on samples that calibration did not see [dB]."""
-    module, events, store, cache = in_folder(case, folder), [], HotStore(), Cache(folder / "cache")
+    module, events, store, cache = (
+        in_folder(case, folder),
+        [],
+        LiveObjectCache(),
+        Cache(folder / "cache"),
+    )
     data = DataSource(spec=f"{case.file}:{case.samples}")
     made = project(f"{case.file}:{case.name}", case.config, case.target, calibration=data)
     command = RunUntil(

@@ -16,8 +16,8 @@ import pytest
 import torch
 
 from workbench.cli import main
-from workbench.engine.context import HotStore
-from workbench.engine.studies.candidates import Means, compute
+from workbench.engine.context import LiveObjectCache
+from workbench.engine.studies.candidates import Environment, compute
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits, store
@@ -153,11 +153,11 @@ def begun(tmp_path):
 
 
 def ours(folder, project):
-    cache, hot = Cache(folder / "cache"), HotStore()
-    compute(project, Means(folder, cache, hot), ("lower",))
+    cache, live = Cache(folder / "cache"), LiveObjectCache()
+    compute(project, Environment(folder, cache, live), ("lower",))
     planned = plan(project, folder, cache)
     program = cache.folder(planned.key("lower")) / PROGRAM_FILE
-    return Made(hot.get("convert", planned.key("convert")).module, program.read_bytes())
+    return Made(live.get("convert", planned.key("convert")).module, program.read_bytes())
 
 
 def theirs(folder, project, mode, scope):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.engine.in_process import CALIBRATED, allowed, project
-from workbench.engine.context import HotStore
+from workbench.engine.context import LiveObjectCache
 from workbench.engine.forked_stage import ForkedStage, can_fork_stages
 from workbench.engine.job import EngineJob
 from workbench.engine.stages import evaluate
@@ -60,7 +60,7 @@ def job_of(folder, cache, cancelled=None, **fields):
     command = RunUntil(
         job="j", project=made, folder=str(folder), until="lower", cache_root=str(cache)
     )
-    job = EngineJob(allowed(command), HotStore(), events.append)
+    job = EngineJob(allowed(command), LiveObjectCache(), events.append)
     job.cancelled = cancelled or job.cancelled
     return job, events
 

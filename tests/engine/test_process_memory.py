@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.engine.in_process import NETWORKS, allowed, project
-from workbench.engine.context import HotStore
+from workbench.engine.context import LiveObjectCache
 from workbench.engine.process_memory import ProcessMemory, release_programs
 from workbench.engine_process import EngineProcess
 from workbench.project.configs import FixedRange
@@ -48,7 +48,7 @@ def test_that_a_program_that_is_in_use_keeps_its_source():
 
 
 def test_that_growth_is_told_once_older_live_objects_are_dropped():
-    store = HotStore()
+    store = LiveObjectCache()
     for number in range(20):
         store.keep("export", str(number), number)
     base, sizes = 500_000_000, []

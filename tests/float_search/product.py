@@ -13,7 +13,7 @@ from torch.utils import _pytree
 
 from tests.engine.in_process import allowed
 from tests.float_search.oracle import Outputs, loaded, unseen
-from workbench.engine.context import HotStore
+from workbench.engine.context import LiveObjectCache
 from workbench.engine.job import EngineJob
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
 from workbench.pipeline.cache import Cache
@@ -49,7 +49,7 @@ class _Work:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="float-search-"))
         self.cache = Cache(self.folder / "cache")
-        self.store = HotStore(capacity=12)
+        self.store = LiveObjectCache(capacity=12)
         self.numbers = count()
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from ui.shared.bar_picture import BarPicture
-from ui.shared.figures import size
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import literal
+from ui.shared.number_format import size
 from ui.shared.panel import PanelContext
 from ui.shared.theme import Theme
 from workbench.deploy.fitting import Fit, of_results, sentence

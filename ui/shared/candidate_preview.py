@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
 
-from ui.shared.figures import count, size
+from ui.shared.number_format import count, size
 from ui.shared.run_table import accuracy_text
 from ui.state.document import Document
 from ui.state.run_history import RunHistory

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject
 
-from ui.shared.figure_table import Column, FigureTableModel
-from ui.shared.figures import DASH, count, percent, size
+from ui.shared.number_format import DASH, count, percent, size
+from ui.shared.sortable_table import Column, FigureTableModel
 from workbench.graph.labels import operator_name
 from workbench.graph.snapshot import Node
 from workbench.results import CpuNode, Deliverable, LowerResult, VelaOperation

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ui.shared.figure_table import Column, FigureTableModel
-from ui.shared.figures import DASH, count, percent
+from ui.shared.number_format import DASH, count, percent
+from ui.shared.sortable_table import Column, FigureTableModel
 from workbench.results.simulation import OperationCounters
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
-from ui.shared.flow_row import ItemLayout
 from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.theme import Theme
+from ui.shared.wrapping_row import ItemLayout
 
 _GAP_PX = 6
 # Least width of a card with its origin.

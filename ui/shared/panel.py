@@ -69,7 +69,7 @@ class ProgramSteps(QObject):
     asked = Signal(object, int, int)
 
 
-class Turns(QObject):
+class RenderQueue(QObject):
     """Lets panels render results one after another, because all at once would delay a frame."""
 
     def __init__(self, parent: QObject) -> None:
@@ -113,7 +113,7 @@ class PanelContext:
     problems: ProblemListModel
     commands: Commands
     steps: ProgramSteps
-    turns: Turns
+    turns: RenderQueue
 
     @property
     def theme(self) -> Theme:

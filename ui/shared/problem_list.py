@@ -69,11 +69,11 @@ def project_problems(
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
     checked = target.check(project.target, folder)
-    problems, oddities = boards.problems(project, folder), boards.oddities(project, folder)
+    problems, warnings_of = boards.problems(project, folder), boards.warnings_of(project, folder)
     own = plugins.problems(project, folder)
     yield from (of_info(info, "Target", "error") for info in checked)
     yield from (of_info(info, "Board", "error") for info in problems)
-    yield from (of_info(info, "Board", "warning") for info in oddities)
+    yield from (of_info(info, "Board", "warning") for info in warnings_of)
     yield from (of_info(info, "Rules", "error") for info in own)
     for rule in project.rules:
         if not rule.enabled:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from PySide6.QtCore import QObject
 
 from ui.shared.figure_cards import Card
-from ui.shared.figure_table import Column, FigureTableModel
-from ui.shared.figures import DASH, count, decibel, figure, percent
+from ui.shared.number_format import DASH, count, decibel, figure, percent
+from ui.shared.sortable_table import Column, FigureTableModel
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project
 from workbench.results import (

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import QObject
 
-from ui.shared.figure_table import Column, FigureTableModel
-from ui.shared.figures import DASH, decibel, figure, percent
+from ui.shared.number_format import DASH, decibel, figure, percent
+from ui.shared.sortable_table import Column, FigureTableModel
 from workbench.analysis.histogram import Grid
 from workbench.analysis.ranges import (
     METHOD_TITLES,

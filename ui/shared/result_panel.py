@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from ui.shared.empty_states import StageNote, StaleBanner
 from ui.shared.panel import Panel
-from ui.shared.state_notes import StageNote, StaleBanner
 from ui.state.selection import Selected
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject
 
-from ui.shared.figure_table import Column, FigureTableModel
-from ui.shared.figures import DASH, count, cpu_line, decibel, kib, percent, size
+from ui.shared.number_format import DASH, count, cpu_line, decibel, kib, percent, size
+from ui.shared.sortable_table import Column, FigureTableModel
 from workbench.history.comparison import ComparedRow, rules_line
 from workbench.history.runs import Cost, Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ui.shared.figure_cards import Card
-from ui.shared.figures import count, percent, size
+from ui.shared.number_format import count, percent, size
 from workbench.results import SimulationResult, VerifyResult
 from workbench.results.simulation import Agreement, FunctionalRun
 

@@ -20,11 +20,11 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.board_fit import BoardFitReader
-from ui.shared.flow_row import FlowRow
 from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.panel import PanelContext
 from ui.shared.study_controller import StudyController
 from ui.shared.suggestion_trials import SuggestionTrials
+from ui.shared.wrapping_row import FlowRow
 from workbench.analysis.ranges import HISTOGRAMS
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from ui.features.program_viewer.program_windows import Programs
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import LogModel
-from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps, Turns
+from ui.shared.panel import Commands, PanelContext, PanelId, ProgramSteps, RenderQueue
 from ui.shared.problem_list import ProblemListModel
 from ui.shared.tab_order import reading_order
 from ui.shell.checking import Checker
@@ -94,7 +94,7 @@ class Workbench(QObject):
         self.history = RunHistory(self.cache, self)
         context = self.context = self._context()
         self.scores = Scores(self.document, self.session, context.pin, context.answers, self)
-        window.furnish(self.context, self.scores)
+        window.populate(self.context, self.scores)
         self.programs = Programs(self.context.appearance, self.notices, self.window)
         self.files = FileController(
             self.document, self.notices, self.settings, self.programs, self.window
@@ -169,7 +169,7 @@ class Workbench(QObject):
             problems=ProblemListModel(self),
             commands=Commands(self),
             steps=ProgramSteps(self),
-            turns=Turns(self),
+            turns=RenderQueue(self),
         )
 
     def _wire_state(self) -> None:

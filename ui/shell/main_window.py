@@ -74,7 +74,7 @@ class MainWindow(QMainWindow):
     """Shows the panels of the open project in workspaces, or the welcome page.
 
     At first it is a frame: places of all parts, with empty docks and bars and disabled actions.
-    ``furnish`` adds the parts that show the project.
+    ``populate`` adds the parts that show the project.
 
     Signals:
         painted: the first paint has begun.
@@ -90,7 +90,7 @@ class MainWindow(QMainWindow):
         super().__init__()
         self.appearance = appearance
         self.may_close = False
-        self._is_furnished = False
+        self._is_populated = False
         self._painted = False
         self._fill = QTimer(self, interval=0)
         self._fill.timeout.connect(self._fill_next)
@@ -135,7 +135,7 @@ class MainWindow(QMainWindow):
         """Return the largest size of the window whose frame is on the screen, too."""
         return self.screen().availableSize() - _FRAME
 
-    def furnish(self, context: PanelContext, scores: Scores) -> None:
+    def populate(self, context: PanelContext, scores: Scores) -> None:
         """Add the parts that show the project, and enable the actions."""
         from ui.shell.file_controller import WelcomePage
         from ui.shell.pipeline_bar import PipelineBar
@@ -167,7 +167,7 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self.set_theme(appearance.theme)
         appearance.changed.connect(self.set_theme)
-        self._is_furnished = True
+        self._is_populated = True
         self._titles.start()
 
     def show_welcome(self) -> None:
@@ -255,7 +255,7 @@ class MainWindow(QMainWindow):
         self.workspaces.show_workspace(workspace)
         self.rail.set_current(workspace)
         self._titles.start()
-        if self._is_furnished:
+        if self._is_populated:
             self.toasts.raise_soon()
 
     def show_sides(self, *, on: bool) -> None:
@@ -319,7 +319,7 @@ class MainWindow(QMainWindow):
 
     def offer_panels(self) -> None:
         """Hide the panels that the project's target has no use for, and show the others again."""
-        project = self.context.document.project if self._is_furnished else None
+        project = self.context.document.project if self._is_populated else None
         if project is None:
             return
         used: set[str] = set()
@@ -355,7 +355,7 @@ class MainWindow(QMainWindow):
 
     def fill_panels(self) -> None:
         """Create the visible panels one after another, once the frame has been painted."""
-        if self._painted and self._is_furnished:
+        if self._painted and self._is_populated:
             self._fill.start()
 
     def stop(self) -> None:
@@ -558,7 +558,7 @@ class MainWindow(QMainWindow):
 
         Of the panels, only those in front are included; with a question, only the question.
         """
-        if not self._is_furnished:
+        if not self._is_populated:
             return []
         if (question := self.toasts.question) is not None:
             return reading_order(question)

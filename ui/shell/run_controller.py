@@ -14,7 +14,7 @@ from ui.features.trust.trust_dialog import TrustDialog, question_text
 from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
-from ui.shell.automatic_runs import LiveMode, LowerAhead
+from ui.shell.auto_evaluate import LiveMode, LowerAhead
 from ui.shell.main_window import MainWindow
 from ui.state.jobs import Job, duration, goal
 from ui.state.notices import Action

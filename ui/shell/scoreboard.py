@@ -212,7 +212,7 @@ def run_name(run: Run | None) -> str:
 
 def run_words(run: Run) -> str:
     """Return a run with its figures in one line."""
-    from ui.shared.figures import count
+    from ui.shared.number_format import count
     from ui.shared.run_table import accuracy_text
     from workbench.history.comparison import rules_line
 

@@ -17,9 +17,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.forms import PathField, WrappedLabel
 from ui.shared.labels import Label
+from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
 from ui.shared.workbench_command import WorkbenchCommand
 from workbench.toolchains.registry import OWN_TITLE, title_of

@@ -347,7 +347,7 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     if record is not None and answers is not None:
         record = record.with_answers(answers)
     problem = None if opened.path is None else record_run(opened.path, record)
-    came_to = {} if record is None else outcome_of(record, folders).document()
+    outcome_json = {} if record is None else outcome_of(record, folders).document()
     delivered: Delivered | None = None
     if "package" in folders and answers is not None:
         # The files in the cache do not state the answers: only copies do.
@@ -355,7 +355,7 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
         if answers.refused and not is_allowed:
             delivered = Delivered(folders["package"], ())
         elif options.out is not None:
-            files = deliver(folders["package"], options.out, answers, came_to)
+            files = deliver(folders["package"], options.out, answers, outcome_json)
             delivered = Delivered(options.out, files)
     documents = [stage.document() for stage in outcome.stages]
     document = summary(
@@ -363,8 +363,8 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
         accelerate=options.accelerate,
     )  # fmt: skip
     document["checked"] = [info.model_dump(mode="json") for info in outcome.warnings]
-    if came_to:
-        document[KEY] = came_to
+    if outcome_json:
+        document[KEY] = outcome_json
     gate, accuracy = (answers.gate, answers.accuracy) if answers is not None else (None, None)
     return RunResult(
         opened, tuple(outcome.stages), folders, document, gate, accuracy, record, problem

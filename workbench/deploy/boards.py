@@ -288,11 +288,11 @@ def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
         yield from error.infos
 
 
-def oddities(project: Project, folder: Path) -> Iterator[ErrorInfo]:
+def warnings_of(project: Project, folder: Path) -> Iterator[ErrorInfo]:
     """Yield the differences between the target and the project's board."""
     try:
         placement = placed(project, folder)
-        sentences = departures(*placement, folder) if placement is not None else []
+        sentences = known_differences(*placement, folder) if placement is not None else []
     except WorkbenchError:
         return
     where = Place(kind="option", id="target.id")
@@ -360,7 +360,7 @@ def placed(project: Project, folder: Path) -> tuple[Board, TargetChoice] | None:
     return None if target.check(choice, folder) else (board, choice)
 
 
-def departures(board: Board, choice: TargetChoice, folder: Path) -> list[str]:
+def known_differences(board: Board, choice: TargetChoice, folder: Path) -> list[str]:
     """Return the differences between a complete target and the board, as sentences.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.deploy.boards import Board, departures, placed
+from workbench.deploy.boards import Board, known_differences, placed
 from workbench.deploy.fitting import Fit, of_program
 from workbench.escaping import in_cmake, in_comment, in_yaml
 from workbench.pte.description import Memory, describe, memory
@@ -47,7 +47,7 @@ class Facts:
     kernels: tuple[str, ...]
     board: Board | None = None
     fit: Fit | None = None
-    departures: tuple[str, ...] = ()
+    known_differences: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     handed_on: int = 0
     pictures: PictureInput | None = None
@@ -87,7 +87,7 @@ def gather(project: Project, folder: Path, program: bytes, weights: bytes | None
         kernels=tuple(seen["kernels"]),
         board=board[0] if board else None,
         fit=of_program(project, folder, program, len(weights or b"")),
-        departures=tuple(departures(*board, folder)) if board else (),
+        known_differences=tuple(known_differences(*board, folder)) if board else (),
     )
 
 

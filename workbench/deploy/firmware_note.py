@@ -211,7 +211,7 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
             f"Rewritten for fewer cycles, with the same function, inputs and outputs: {titles}. "
             "The manifest has the modules."
         )
-    yield from facts.departures
+    yield from facts.known_differences
 
 
 def _parts(parts: Sequence[ProgramPart]) -> Table:

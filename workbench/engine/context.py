@@ -28,7 +28,7 @@ Value = TypeVar("Value", bound=Frozen)
 PROGRESS_PERIOD_S = 0.1
 
 
-class HotStore:
+class LiveObjectCache:
     """Live objects of finished stages, by stage and key; least recently used are evicted."""
 
     def __init__(self, capacity: int = 24) -> None:
@@ -62,7 +62,7 @@ class StageContext:
     folder: Path
     plan: Plan
     cache: Cache
-    store: HotStore
+    store: LiveObjectCache
     out: Path
     accelerate: bool
     report: Callable[[WorkId, float | None, str], None]
@@ -104,18 +104,18 @@ class StageContext:
         assert is_stage(self.stage), "only stages keep objects"
         self.store.keep(self.stage, self.plan.key(self.stage), value)
 
-    def hot(self, stage_id: StageId) -> Any:
+    def live(self, stage_id: StageId) -> Any:
         """Return the live object of an earlier stage: kept, or made again from its result."""
         key = self.plan.key(stage_id)
-        hot = self.store.get(stage_id, key)
-        if hot is None:
+        live = self.store.get(stage_id, key)
+        if live is None:
             module = importlib.import_module(STAGES_BY_ID[stage_id].entry.split(":")[0])
-            hot = module.load(self)
-            if hot is None:
+            live = module.load(self)
+            if live is None:
                 raise failure(
                     f"The result of {stage_id} is no longer usable.",
                     "Run it again.",
                     code="result-unusable",
                 )
-            self.store.keep(stage_id, key, hot)
-        return hot
+            self.store.keep(stage_id, key, live)
+        return live

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 from workbench import system_limits
 from workbench.engine import code_import
-from workbench.engine.context import HotStore, StageContext
+from workbench.engine.context import LiveObjectCache, StageContext
 from workbench.engine.forked_stage import ForkedStage, can_fork_stages
 from workbench.engine.studies.study import run_study
 from workbench.engine.toolchain_patches.gate import acceleration
@@ -52,7 +52,7 @@ class EngineJob:
     """A command that was accepted: ``cancelled`` is its own and is never cleared."""
 
     command: RunUntil | RunStudy
-    store: HotStore
+    store: LiveObjectCache
     send: Callable[[Event], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
 

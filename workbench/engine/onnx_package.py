@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 VECTORS = 4
 
 
-def hand_on(context: StageContext, lowered: LowerResult, exported: ExportedModel) -> None:
+def write_package(context: StageContext, lowered: LowerResult, exported: ExportedModel) -> None:
     """Write the deliverables; equal projects give equal bytes."""
     written = []
     for name, data, purpose in _files(context, exported):
@@ -88,9 +88,9 @@ def _vectors(context: StageContext) -> bytes:
     State comes after the program's own inputs and outputs; samples are consecutive, and each
     program continues from its own state.
     """
-    program = context.hot("export")
+    program = context.live("export")
     kept = tuple(program.graph_signature.buffers_to_mutate.values())
-    floats, emulated = program.module(check_guards=False), context.hot("convert").module
+    floats, emulated = program.module(check_guards=False), context.live("convert").module
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     with torch.no_grad(), stepping(floats) as ours, stepping(emulated) as theirs:
         for number, sample in enumerate(calibration_samples(context)):

@@ -19,7 +19,7 @@ from executorch.backends.arm.quantizer.quantization_config import QuantizationCo
 from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
 from torchao.quantization.pt2e.quantizer import Quantizer
 
-from workbench.engine.quantization.own_quantizer import OwnQuantizer
+from workbench.engine.quantization.plugin_quantizer import PluginQuantizer
 from workbench.engine.user_code import load_callable, user_failure
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import sources
@@ -113,13 +113,13 @@ class Plugins:
         """
         return _Finder(self._make(reference, NodeFinder, {}), reference)
 
-    def quantizer(self, reference: str) -> OwnQuantizer:
+    def quantizer(self, reference: str) -> PluginQuantizer:
         """Return a quantizer that records its annotations.
 
         Raises:
             WorkbenchError: it cannot be loaded, raises, or is not a quantizer.
         """
-        return OwnQuantizer(self._make(reference, Quantizer, {}), reference)
+        return PluginQuantizer(self._make(reference, Quantizer, {}), reference)
 
     def _named(self, reference: str) -> sources.Reference:
         return sources.callable_reference(reference, self._folder, _OPTION)

@@ -26,7 +26,7 @@ from workbench.system_limits import GROWTH_LIMIT, resident_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from workbench.engine.context import HotStore
+    from workbench.engine.context import LiveObjectCache
 
 # The live objects that a process keeps when it has grown: those of about one job.
 _KEPT_OBJECTS = 8
@@ -44,7 +44,7 @@ class ProcessMemory:
         size: Returns the memory of the process [bytes].
     """
 
-    def __init__(self, store: HotStore, size: Callable[[], int] | None = None) -> None:
+    def __init__(self, store: LiveObjectCache, size: Callable[[], int] | None = None) -> None:
         self._store = store
         self._size = size or (lambda: resident_bytes(os.getpid()))
         self._first = 0

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, assert_never, cast
 
-from workbench.engine.context import HotStore
+from workbench.engine.context import LiveObjectCache
 from workbench.engine.job import EngineJob, Outcome, unexpected
 from workbench.engine.process_memory import ProcessMemory
 from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
@@ -73,7 +73,7 @@ class Server:
         self._queue: queue.Queue[EngineJob | None] = queue.Queue()
         self._lock = threading.Lock()
         self._unfinished: list[EngineJob] = []
-        self._store = HotStore()
+        self._store = LiveObjectCache()
         self._started = started
         self._ended = threading.Event()
 

@@ -275,15 +275,15 @@ def _prepare() -> Callable[[dict[str, Any]], dict[str, Any]]:
     import_toolchain()
     import torch
 
-    from workbench.engine.context import HotStore
+    from workbench.engine.context import LiveObjectCache
 
     torch.set_num_threads(1)
-    store = HotStore()
+    store = LiveObjectCache()
     return lambda request: run_with_big_stack(_answer, store, request)
 
 
 def _answer(store: Any, request: dict[str, Any]) -> dict[str, Any]:
-    from workbench.engine.studies.candidates import Means, evaluate
+    from workbench.engine.studies.candidates import Environment, evaluate
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
 
@@ -293,8 +293,8 @@ def _answer(store: Any, request: dict[str, Any]) -> dict[str, Any]:
         base = Project.model_validate(allowed["project"])
         code_import.install_allowed(base, folder, allowed["digest"])
     cache = Cache(Path(request["root"]))
-    means = Means(folder, cache, store, request["accelerate"])
-    run = evaluate(project, means)
+    environment = Environment(folder, cache, store, request["accelerate"])
+    run = evaluate(project, environment)
     return {"run": run.model_dump(mode="json")}
 
 

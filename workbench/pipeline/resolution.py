@@ -111,13 +111,13 @@ def problems(
     errors = [Problem(level="error", info=info) for info in reversed(infos.values())]
     resolution = None if graph is None else resolve_graph(project, graph, prepared)
     known = warnings(project, folder, graph, resolution, prepared)
-    mild = [Problem(level="warning", info=info) for info in known]
-    mild += [Problem(level="warning", info=i) for i in boards.oddities(project, folder)]
-    mild += [Problem(level="warning", info=info) for info in choice.oddities(project)]
+    warned = [Problem(level="warning", info=info) for info in known]
+    warned += [Problem(level="warning", info=i) for i in boards.warnings_of(project, folder)]
+    warned += [Problem(level="warning", info=info) for info in choice.warnings_of(project)]
     if graph is not None and prepared is not None:
         lost = lost_ranges(project, graph.nodes_by_id, prepared)
-        mild += [Problem(level="warning", info=info) for info in lost]
-    return errors + mild
+        warned += [Problem(level="warning", info=info) for info in lost]
+    return errors + warned
 
 
 def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:

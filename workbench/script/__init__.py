@@ -33,7 +33,7 @@ from workbench.script.quantizer import (
     observers_part,
     out_variants_part,
     own_ini_part,
-    own_quantizer_part,
+    plugin_quantizer_part,
     quantizer_part,
     rewrites_part,
 )
@@ -102,7 +102,7 @@ def script(  # noqa: PLR0913 - what was computed, and the form
         *integer_borders_part(project),
         out_variants_part(),
         *cpu_kernels_part(project),
-        *own_quantizer_part(project),
+        *plugin_quantizer_part(project),
         *compression_part(project),
         quantizer_part(project, folder),
         _main(project, project.fixed_ranges() if ranges is None else ranges, form),

@@ -49,7 +49,7 @@ _KEEPING_OFF = _ETHOS_U / "npu_exclusions.py"
 _DONT_SUPPORT = """from collections.abc import Sequence
 
 from executorch.exir.backend.operator_support import DontSupportBase"""
-_OWN_QUANTIZER = Path(__file__).parents[1] / "engine" / "quantization" / "own_quantizer.py"
+_PLUGIN_QUANTIZER = Path(__file__).parents[1] / "engine" / "quantization" / "plugin_quantizer.py"
 _OBSERVERS = Path(__file__).parents[1] / "engine" / "quantization" / "observers.py"
 _FACTORIES = {
     ("int8", 8): "get_symmetric_quantization_config",
@@ -72,11 +72,11 @@ def observers_part(project: Project, *, has_ranges: bool) -> list[str]:
     return [text[text.index("from torchao") :]]
 
 
-def own_quantizer_part(project: Project) -> list[str]:
+def plugin_quantizer_part(project: Project) -> list[str]:
     """Return the adapter for a plug-in's quantizer, if one is used."""
     if all(kind != "quantizer" for kind, _, _ in project.quantizer_calls()):
         return []
-    text = _OWN_QUANTIZER.read_text()
+    text = _PLUGIN_QUANTIZER.read_text()
     return [text[text.index("from executorch") :]]
 
 
@@ -307,7 +307,7 @@ def _call(kind: str, match: str, config: AnyConfig | None, folder: Path) -> str:
     if kind == "quantizer":
         assert isinstance(config, PluginConfig)
         own = f"{load_callable(config.reference, folder, 'plugins')}()"
-        return f"made.add_quantizer(OwnQuantizer({own}, {config.reference!r}))"
+        return f"made.add_quantizer(PluginQuantizer({own}, {config.reference!r}))"
     value = _config(config, folder)
     if kind == "finder":
         return f"made.set_node_finder({value}, {load_callable(match, folder, 'plugins')}())"

@@ -52,7 +52,7 @@ def problems(project: Project) -> Iterator[ErrorInfo]:
             )
 
 
-def oddities(project: Project) -> Iterator[ErrorInfo]:
+def warnings_of(project: Project) -> Iterator[ErrorInfo]:
     """Yield what is not proven of a project's toolchain, as warnings."""
     try:
         support = support_of(tools_of(project.toolchain))

@@ -12,7 +12,7 @@ from tests.engine.acceleration import programs
 from tests.engine.in_process import project
 from workbench.engine.calibration.statistics import value_hashes
 from workbench.engine.quality.added_error import FloatOperations
-from workbench.engine.quality.references import FloatReference
+from workbench.engine.quality.reference_outputs import FloatReference
 from workbench.engine.quality.tensors import QuickComparison, TensorComparison
 from workbench.project import edits
 

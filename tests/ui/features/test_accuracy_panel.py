@@ -9,7 +9,7 @@ from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
-from ui.shared.state_notes import LOADING
+from ui.shared.empty_states import LOADING
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import (

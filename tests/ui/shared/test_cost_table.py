@@ -18,8 +18,8 @@ from ui.shared.cost_table import (
     operation_rows,
     roll_up,
 )
-from ui.shared.figure_table import Role
 from ui.shared.quality_cards import OutputTableModel, QualityTableModel
+from ui.shared.sortable_table import Role
 
 MODULES = ("a.x.1", "a.x.2", "", "a.y", "b", "a.x.1")
 

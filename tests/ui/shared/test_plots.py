@@ -14,9 +14,9 @@ from PySide6.QtWidgets import QApplication
 from ui.features.ranges.range_plot import RangePlot
 from ui.shared.bar_plot import BarPlot, DifferencePlot, ModuleBars
 from ui.shared.chart import LINEAR, ValueScale, count_ticks, log_ticks, symmetric_log, tick_texts
-from ui.shared.histogram_plot import HistogramChart, TensorPlot
 from ui.shared.memory_plot import MemoryPlot
-from ui.shared.series import MOST_LINES, RangeSeries, TensorView, spread, thinned
+from ui.shared.range_data import MOST_LINES, RangeSeries, TensorView, spread, thinned
+from ui.shared.tensor_range_plot import HistogramChart, TensorPlot
 from ui.shared.theme import DARK, LIGHT, THEMES
 from ui.shared.tradeoff_plot import Dot, TradeoffPlot
 from workbench.results import LiveRange

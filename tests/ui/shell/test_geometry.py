@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
 from tests.layout import findings, is_on_screen
 from tests.ui.shell.test_window import run_to
-from ui.shared.figure_table import FigureView
 from ui.shared.run_table import RunTableModel
+from ui.shared.sortable_table import FigureView
 from ui.shell.panels import PANELS
 
 # 1600 x 1000 with a scale of 1.5 has as many pixels of the layout as the first.

@@ -63,7 +63,7 @@ def test_that_every_device_of_a_board_makes_a_complete_and_valid_target(name, tm
             choice = TargetChoice(id=device, options={**made.options, "memory_mode": mode})
             assert target_of(device).check(choice, tmp_path) == []
             assert boards.lacking(board, choice, tmp_path) == []
-            assert boards.departures(board, choice, tmp_path) == boards.departures(
+            assert boards.known_differences(board, choice, tmp_path) == boards.known_differences(
                 board, made, tmp_path
             )
 
@@ -189,7 +189,7 @@ def test_that_a_mode_changed_later_to_one_the_board_cannot_do_is_a_problem(tmp_p
     options = {"system_config": "Ethos_U65_High_End", "memory_mode": "Dedicated_Sram"}
     moved = edits.set_target(project, TargetChoice(id="ethos-u65-256", options=options))
     assert next(boards.problems(moved, tmp_path)).code == "board-memory-missing"
-    assert next(boards.oddities(moved, tmp_path)).code == "board-target-differs"
+    assert next(boards.warnings_of(moved, tmp_path)).code == "board-target-differs"
 
 
 def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_path):
@@ -201,7 +201,7 @@ def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_pat
 def test_that_another_clock_than_the_configurations_is_told(tmp_path):
     text = SMALL.replace('source = "made up"', 'clock_hz = 220_000_000\nsource = "made up"', 1)
     write(tmp_path, text=text.format(ram=1 << 20, flash=1 << 20))
-    (oddity,) = boards.oddities(boards.put(make_project(), "mine.toml", tmp_path), tmp_path)
+    (oddity,) = boards.warnings_of(boards.put(make_project(), "mine.toml", tmp_path), tmp_path)
     assert all(clock in oddity.message for clock in ("500 MHz", "220 MHz"))
 
 
@@ -393,7 +393,7 @@ def test_that_another_executorch_in_the_boards_sdk_is_told(tmp_path, release, di
     text = SMALL.format(ram=1 << 20, flash=1 << 20)
     write(own_folder(), text=f'executorch = "{release}"\n{text}')
     project = boards.put(make_project(), "mine", tmp_path)
-    codes = [info.code for info in boards.oddities(project, tmp_path)]
+    codes = [info.code for info in boards.warnings_of(project, tmp_path)]
     assert ("board-executorch-differs" in codes) == differs
     main(["doctor", "--json"])
     names = [f["name"] for f in json.loads(capsys.readouterr().out)["findings"]]
@@ -422,4 +422,4 @@ def test_that_a_project_whose_board_is_gone_has_one_problem_and_no_oddity(tmp_pa
     project = edits.set_board(make_project(), "nobody", make_project().target)
     (problem,) = boards.problems(project, tmp_path)
     assert "nobody" in problem.message
-    assert list(boards.oddities(project, tmp_path)) == []
+    assert list(boards.warnings_of(project, tmp_path)) == []

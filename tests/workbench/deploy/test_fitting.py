@@ -111,15 +111,15 @@ def test_that_a_program_for_an_npu_that_the_board_lacks_does_not_fit(tmp_path):
 
 
 def test_that_departures_from_a_board_are_told_one_by_one(board, tmp_path):
-    assert boards.departures(board, choice(), tmp_path) == []
-    assert len(boards.departures(board, choice("ethos-u55-256"), tmp_path)) == 1
+    assert boards.known_differences(board, choice(), tmp_path) == []
+    assert len(boards.known_differences(board, choice("ethos-u55-256"), tmp_path)) == 1
     other = TargetChoice(id="ethos-u55-128", options={
         "system_config": "Ethos_U55_Deep_Embedded", "memory_mode": "Sram_Only",
     })  # fmt: skip
-    assert len(boards.departures(board, other, tmp_path)) == 2
+    assert len(boards.known_differences(board, other, tmp_path)) == 2
     text = SMALL.replace('source = "made up"', 'clock_hz = 400_000_000\nsource = "made up"', 1)
     write(tmp_path, "slow.toml", text.format(ram=1, flash=1))
-    (told,) = boards.departures(load("slow.toml", tmp_path), choice(), tmp_path)
+    (told,) = boards.known_differences(load("slow.toml", tmp_path), choice(), tmp_path)
     assert "500 MHz" in told
     assert "400 MHz" in told
 
@@ -156,7 +156,7 @@ def test_that_the_program_is_described_with_its_ports_and_its_estimate():
         inputs=({"type": "tensor", "dtype": "int8", "shape": [1, 3, 4, 4], "scale": 0.5,
                  "zero_point": -3, "dim_order": [0, 2, 3, 1]},),
         outputs=({"type": "int"},), weights=b"x", kept=("state",), handed_on=2,
-        departures=("It departs.",),
+        known_differences=("It departs.",),
     )  # fmt: skip
     first, weights, table, cycles, departs = blocks(facts, "Program")
     assert first.startswith("ethos-u55-128, Ethos_U55_High_End_Embedded, Shared_Sram; ")

@@ -56,7 +56,7 @@ class Recorder:
 
 def run(project, folder=None):
     """Return the names that the part of the script defines."""
-    names = {name: type(name, (Recorder,), {}) for name in ("EthosUCompileSpec", "OwnQuantizer")}
+    names = {name: type(name, (Recorder,), {}) for name in ("EthosUCompileSpec", "PluginQuantizer")}
     names["CorrectingQuantizer"] = type("CorrectingQuantizer", (Recorder,), {})
     names["CORRECTIONS"] = {}
     for name in STOCK:
@@ -199,11 +199,11 @@ def test_that_plug_ins_are_called_with_what_they_take(tmp_path):
     assert by["made.set_global"].endswith("(is_qat=False))")
     assert "First" in by["made.set_node_finder"]
     assert by["made.set_node_finder"].endswith("())")
-    assert by["made.add_quantizer"].startswith("made.add_quantizer(OwnQuantizer(")
+    assert by["made.add_quantizer"].startswith("made.add_quantizer(PluginQuantizer(")
     assert by["made.add_quantizer"].endswith("(), 'own.py:Rows'))")
     assert ".with_args(eps=2**-16)" in by["made.set_module_name"]
-    assert quantizer.own_quantizer_part(project)[0].startswith("from executorch")
-    assert quantizer.own_quantizer_part(make_project()) == []
+    assert quantizer.plugin_quantizer_part(project)[0].startswith("from executorch")
+    assert quantizer.plugin_quantizer_part(make_project()) == []
 
 
 def test_that_corrections_and_rewrites_are_those_that_are_on():

@@ -22,7 +22,7 @@ def test_that_the_own_toolchain_is_proven_and_has_no_problem():
     project = make_project()
     assert support_of(tool_versions()).state == "proven"
     assert codes(project) == []
-    assert list(choice.oddities(project)) == []
+    assert list(choice.warnings_of(project)) == []
 
 
 def test_that_a_missing_toolchain_blocks_and_says_what_the_project_was_made_with(environment):
@@ -56,7 +56,7 @@ def test_that_what_is_not_proven_is_a_warning_and_what_is_too_old_an_error(envir
     registry.add("old", environment("old", executorch="1.3.1"))
     new, old = (edits.set_toolchain(make_project(), name, "") for name in ("new", "old"))
     assert codes(new) == []
-    assert [info.code for info in choice.oddities(new)] == ["toolchain-unproven"]
+    assert [info.code for info in choice.warnings_of(new)] == ["toolchain-unproven"]
     assert codes(old) == ["toolchain-unusable"]
 
 

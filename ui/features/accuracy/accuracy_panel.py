@@ -24,10 +24,9 @@ from ui.features.accuracy.comparison_view import (
     TokenTableModel,
 )
 from ui.shared.figure_cards import FigureCards
-from ui.shared.figure_table import BarDelegate, FigureView, Role
-from ui.shared.figures import percent
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import ElidedLabel, Label, literal
+from ui.shared.number_format import percent
 from ui.shared.quality_cards import (
     OutputTableModel,
     QualityTableModel,
@@ -39,6 +38,7 @@ from ui.shared.quality_cards import (
     quality_origin,
 )
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.shared.sortable_table import BarDelegate, FigureView, Role
 from ui.shared.tabs import SplitOrTabs, Tabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected

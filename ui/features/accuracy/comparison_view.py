@@ -8,10 +8,9 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from ui.shared.figure_cards import FigureCards
-from ui.shared.figure_table import Column, FigureTableModel, FigureView
-from ui.shared.figures import DASH, figure, percent
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
+from ui.shared.number_format import DASH, figure, percent
 from ui.shared.quality_cards import (
     IntegerTableModel,
     OutputTableModel,
@@ -19,6 +18,7 @@ from ui.shared.quality_cards import (
     divergence_text,
     verify_cards,
 )
+from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.analysis.gate import GateResult, limit_words

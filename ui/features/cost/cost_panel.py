@@ -31,11 +31,11 @@ from ui.shared.cost_table import (
     roll_up,
 )
 from ui.shared.figure_cards import Card, FigureCards
-from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
-from ui.shared.figures import DASH, count, milliseconds, percent, size
 from ui.shared.labels import Label
+from ui.shared.number_format import DASH, count, milliseconds, percent, size
 from ui.shared.panel import PanelContext
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.shared.sortable_table import BarDelegate, Column, FigureTableModel, FigureView, Role
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside

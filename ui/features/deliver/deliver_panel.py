@@ -23,11 +23,11 @@ from ui.features.deliver.treemap import Area, Treemap
 from ui.shared.board_fit import BoardFit, BoardFitReader
 from ui.shared.cost_table import FileTableModel
 from ui.shared.figure_cards import Card, FigureCards
-from ui.shared.figure_table import FigureView
-from ui.shared.figures import count, percent, size
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import literal
+from ui.shared.number_format import count, percent, size
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
+from ui.shared.sortable_table import FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.analysis.accuracy import AccuracyResult, mark_words

@@ -28,9 +28,9 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.chip import AnyIndex
-from ui.shared.figure_table import ROOT, Column, FigureTableModel
-from ui.shared.figures import DASH, count, kib, milliseconds, size
 from ui.shared.labels import literal
+from ui.shared.number_format import DASH, count, kib, milliseconds, size
+from ui.shared.sortable_table import ROOT, Column, FigureTableModel
 from ui.shared.theme import Theme
 from workbench.deploy.boards import Board, why_not_on
 from workbench.project.model import TargetChoice

@@ -31,14 +31,14 @@ from ui.features.devices.device_map import (
 )
 from ui.features.devices.operator_support import OperatorSupportView
 from ui.shared.chart import Chart, wash
-from ui.shared.figure_table import BarDelegate, FigureView, Role
-from ui.shared.flow_row import FlowRow
+from ui.shared.empty_states import StudyNote
 from ui.shared.labels import literal
 from ui.shared.panel import Panel
-from ui.shared.state_notes import StudyNote
+from ui.shared.sortable_table import BarDelegate, FigureView, Role
 from ui.shared.study_controller import StudyController
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
+from ui.shared.wrapping_row import FlowRow
 from workbench.deploy import boards
 from workbench.errors import WorkbenchError
 from workbench.project import edits

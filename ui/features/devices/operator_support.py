@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from ui.shared.empty_states import StudyNote
 from ui.shared.figure_cards import Card, FigureCards
-from ui.shared.figure_table import Column, FigureTableModel, FigureView
 from ui.shared.panel import PanelContext
-from ui.shared.state_notes import StudyNote
+from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.study_controller import StudyController
 from workbench.errors import WorkbenchError
 from workbench.graph.labels import operator_name

@@ -17,15 +17,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.figures import count, decibel
+from ui.shared.empty_states import StageNote, StaleBanner
 from ui.shared.format_form import FIRST, FormatForm
-from ui.shared.histogram_plot import HistogramChart
 from ui.shared.labels import Label, literal
+from ui.shared.number_format import count, decibel
 from ui.shared.panel import Panel
-from ui.shared.range_drawing import tensor_of
+from ui.shared.range_series import tensor_of
 from ui.shared.range_table import Arrays, RangeRow, range_rows, read_histograms
 from ui.shared.result_panel import chosen_nodes
-from ui.shared.state_notes import StageNote, StaleBanner
+from ui.shared.tensor_range_plot import HistogramChart
 from ui.shared.theme import Theme
 from ui.state.assigner import refusal
 from ui.state.selection import Selected

@@ -25,11 +25,11 @@ from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, Overlay
 from ui.features.graph.graph_sources import GraphFiles, SnapshotLoader
 from ui.features.graph.graph_view import GraphView
 from ui.features.graph.lineage_rail import SOURCE, LineageRail, stops
+from ui.shared.empty_states import StageNote, StaleBanner
 from ui.shared.file_dialogs import ask_to_save
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
-from ui.shared.state_notes import StageNote, StaleBanner
 from ui.shared.theme import Theme
 from ui.state.background import Background
 from ui.state.selection import Selected

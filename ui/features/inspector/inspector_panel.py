@@ -12,10 +12,10 @@ from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QInputDialog, QMenu, QTextBrowser, QVBoxLayout
 
+from ui.shared.empty_states import button_text, place_of, sentence
 from ui.shared.explanations import KIND_WORDS, call_text, rule_name, why
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu, ask_config
-from ui.shared.state_notes import button_text, place_of, sentence
 from ui.shared.target_form import short_title
 from ui.shared.text_question import ask_text
 from ui.shared.theme import Theme

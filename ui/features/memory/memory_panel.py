@@ -12,11 +12,11 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSplitter, QVBoxLayout, QW
 from ui.features.memory.sram_budget import SramBudget
 from ui.shared.board_fit import BoardFit, BoardFitReader
 from ui.shared.figure_cards import Card, FigureCards
-from ui.shared.figure_table import BarDelegate, Column, FigureTableModel, FigureView, Role
-from ui.shared.figures import DASH, count, size
 from ui.shared.forms import WrappedLabel
 from ui.shared.memory_plot import MemoryPlot
+from ui.shared.number_format import DASH, count, size
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
+from ui.shared.sortable_table import BarDelegate, Column, FigureTableModel, FigureView, Role
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.state.model_index import inside

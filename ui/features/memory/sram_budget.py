@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSlider, QWidget
 
-from ui.shared.figures import milliseconds, size
 from ui.shared.labels import Label
+from ui.shared.number_format import milliseconds, size
 from workbench.project.model import TargetChoice
 from workbench.studies.sweep import SweepPoint
 

@@ -20,11 +20,11 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.chip import ChipDelegate, chip_width
+from ui.shared.empty_states import StageNote, StaleBanner
 from ui.shared.explanations import QuantizerReport, applied_to_modules, differences, why
 from ui.shared.module_tree import Chips, Column, ModuleTreeModel, Role
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
-from ui.shared.state_notes import StageNote, StaleBanner
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
 from workbench.ids import StageId

@@ -20,8 +20,8 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.pictures.task_view import TaskView
-from ui.shared.figures import DASH, decibel
 from ui.shared.forms import WrappedLabel
+from ui.shared.number_format import DASH, decibel
 from ui.shared.pixels import image_of
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.theme import Theme

@@ -10,11 +10,11 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
-from ui.shared.figure_table import Column, FigureTableModel, FigureView
-from ui.shared.figures import DASH, count, percent
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
+from ui.shared.number_format import DASH, count, percent
 from ui.shared.pixels import image_of
+from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
 
 if TYPE_CHECKING:

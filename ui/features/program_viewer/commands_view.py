@@ -24,9 +24,9 @@ from ui.features.program_viewer.program_tables import (
     describe_command,
     describe_tensor,
 )
-from ui.shared.figure_table import FigureTableModel, FigureView
-from ui.shared.figures import count
 from ui.shared.labels import Label
+from ui.shared.number_format import count
+from ui.shared.sortable_table import FigureTableModel, FigureView
 from ui.shared.theme import Theme
 from ui.state.background import Background
 from workbench.errors import WorkbenchError

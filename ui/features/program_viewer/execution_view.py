@@ -20,10 +20,10 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.counter_table import DELEGATE, MODULE, CounterTableModel
-from ui.shared.figure_table import Column, FigureTableModel, FigureView
-from ui.shared.figures import DASH, count
 from ui.shared.file_dialogs import ask_to_open
 from ui.shared.labels import Label, literal
+from ui.shared.number_format import DASH, count
+from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
 from ui.state.background import Background
 from workbench.errors import WorkbenchError

@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
 
 from ui.features.program_viewer.program_contents import Contents
 from ui.features.program_viewer.program_tables import shape_text
-from ui.shared.figures import count
 from ui.shared.labels import literal
+from ui.shared.number_format import count
 from workbench.errors import WorkbenchError
 from workbench.pte import npu_commands, vela_stream
 from workbench.pte.description import in_words

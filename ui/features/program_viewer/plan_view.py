@@ -8,10 +8,10 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.program_viewer.program_tables import PLAN_COLUMNS, shape_text
-from ui.shared.figure_table import FigureTableModel, FigureView
-from ui.shared.figures import size
 from ui.shared.labels import Label
 from ui.shared.memory_plot import MemoryPlot
+from ui.shared.number_format import size
+from ui.shared.sortable_table import FigureTableModel, FigureView
 from ui.shared.theme import Theme
 from workbench.analysis.memory import fullest_step
 from workbench.pte.description import Planned, planned

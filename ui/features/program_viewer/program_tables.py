@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ui.shared.figure_table import Column
-from ui.shared.figures import DASH, count, size
+from ui.shared.number_format import DASH, count, size
+from ui.shared.sortable_table import Column
 from workbench.pte.description import Constant, Instruction, Planned
 from workbench.pte.npu_commands import Command, NpuTensor, Operation
 

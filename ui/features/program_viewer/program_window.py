@@ -22,9 +22,9 @@ from ui.features.program_viewer.program_tables import (
 )
 from ui.shared.appearance import Appearance
 from ui.shared.figure_cards import Card, FigureCards
-from ui.shared.figure_table import FigureTableModel, FigureView
-from ui.shared.figures import count, size
 from ui.shared.labels import Label, literal
+from ui.shared.number_format import count, size
+from ui.shared.sortable_table import FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.background import Background

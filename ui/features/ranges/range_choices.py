@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from ui.shared.figure_table import FigureView
 from ui.shared.labels import Label
 from ui.shared.range_table import (
     Arrays,
@@ -17,6 +16,7 @@ from ui.shared.range_table import (
     RangeOverride,
     method_title,
 )
+from ui.shared.sortable_table import FigureView
 from ui.shared.theme import Theme
 from ui.state.document import Document
 from workbench.analysis.ranges import Choice, MethodRanges, methods_of

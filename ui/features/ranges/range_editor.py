@@ -12,12 +12,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.figures import decibel, figure, percent
 from ui.shared.forms import WrappedLabel
-from ui.shared.histogram_plot import TensorPlot
 from ui.shared.labels import Label
+from ui.shared.number_format import decibel, figure, percent
+from ui.shared.range_data import TensorView
 from ui.shared.range_table import RangeRow
-from ui.shared.series import TensorView
+from ui.shared.tensor_range_plot import TensorPlot
 from ui.shared.theme import Theme
 from workbench.analysis.histogram import Grid, Histogram
 from workbench.analysis.ranges import predicted, scheme_of

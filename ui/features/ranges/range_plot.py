@@ -11,7 +11,7 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.chart import LINEAR, Chart, ValueScale, pen, symmetric_log, wash
-from ui.shared.series import RangeSeries, spread, thinned
+from ui.shared.range_data import RangeSeries, spread, thinned
 from ui.shared.theme import Theme
 
 if TYPE_CHECKING:

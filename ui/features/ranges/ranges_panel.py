@@ -18,9 +18,8 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.ranges.range_choices import RangeController, RangeOverrides
-from ui.shared.figure_table import FigureView
 from ui.shared.labels import ElidedLabel, Label, literal
-from ui.shared.range_drawing import legend_of, series_of
+from ui.shared.range_series import legend_of, series_of
 from ui.shared.range_table import (
     Arrays,
     Channels,
@@ -32,6 +31,7 @@ from ui.shared.range_table import (
     read_histograms,
 )
 from ui.shared.result_panel import ResultPanel, StageFrame, chosen_nodes
+from ui.shared.sortable_table import FigureView
 from ui.shared.tabs import SplitOrTabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected

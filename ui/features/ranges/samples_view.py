@@ -10,9 +10,9 @@ from PySide6.QtCore import QPointF, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.shared.chart import Chart, pen, wash
-from ui.shared.figures import figure, percent
 from ui.shared.labels import Label
-from ui.shared.series import SampleView
+from ui.shared.number_format import figure, percent
+from ui.shared.range_data import SampleView
 from ui.shared.theme import Theme
 
 _DOT_PX = 4

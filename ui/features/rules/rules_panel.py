@@ -23,11 +23,11 @@ from ui.features.rules.rule_stack import (
     call_position,
     shown_order,
 )
+from ui.shared.empty_states import mark, sentence
 from ui.shared.explanations import rule_name, rule_numbers
 from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import ask_config
-from ui.shared.state_notes import mark, sentence
 from ui.shared.theme import Theme, icon
 from ui.state.assigner import Offer, first_config, offers, refusal
 from ui.state.selection import Selected

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
-from ui.shared.figure_table import FigureView
+from ui.shared.empty_states import StageNote, StaleBanner
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
 from ui.shared.run_table import (
@@ -18,7 +18,7 @@ from ui.shared.run_table import (
     RunTableModel,
     describe_run,
 )
-from ui.shared.state_notes import StageNote, StaleBanner
+from ui.shared.sortable_table import FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import CPU_WORDS, Dot, TradeoffPlot

@@ -22,14 +22,14 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.chart import COUNTS_LOG, Chart, pen
-from ui.shared.figures import count, decibel, figure
-from ui.shared.flow_row import FlowRow
+from ui.shared.empty_states import StudyNote
 from ui.shared.forms import SpinBox, WrappedLabel
 from ui.shared.labels import Label
+from ui.shared.number_format import count, decibel, figure
 from ui.shared.panel import Panel
-from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
+from ui.shared.wrapping_row import FlowRow
 from ui.state.selection import Selected
 from workbench.ids import StudyId
 from workbench.project.pictures import pixels_of

@@ -19,15 +19,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.figures import count, cpu_line, decibel, percent, size
-from ui.shared.flow_row import FlowRow
+from ui.shared.empty_states import StudyNote
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
+from ui.shared.number_format import count, cpu_line, decibel, percent, size
 from ui.shared.panel import Panel
-from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import CPU_WORDS, Dot, TradeoffPlot
+from ui.shared.wrapping_row import FlowRow
 from workbench.errors import WorkbenchError
 from workbench.history.comparison import newest_accuracy
 from workbench.studies.documents import study_folder

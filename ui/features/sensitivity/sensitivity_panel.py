@@ -15,15 +15,15 @@ from PySide6.QtWidgets import (
 
 from ui.shared.bar_plot import ModuleBars
 from ui.shared.candidate_preview import CandidatePreview
-from ui.shared.figures import count, decibel, percent
-from ui.shared.flow_row import FlowRow
+from ui.shared.empty_states import StudyNote
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label
+from ui.shared.number_format import count, decibel, percent
 from ui.shared.panel import Panel
 from ui.shared.quality_cards import quality_origin
-from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
+from ui.shared.wrapping_row import FlowRow
 from ui.state.assigner import preset_ids
 from ui.state.selection import Selected
 from workbench.studies.sensitivity import (

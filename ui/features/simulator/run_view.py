@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QScrollArea, QSplitter, QVBoxLayout, QWidget
 from ui.shared.bar_plot import DifferencePlot
 from ui.shared.counter_table import DELEGATE as COUNTER_DELEGATE
 from ui.shared.counter_table import CounterTableModel
-from ui.shared.figure_table import Column, FigureTableModel, FigureView
-from ui.shared.figures import DASH, count, percent
 from ui.shared.labels import Label
+from ui.shared.number_format import DASH, count, percent
+from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.state.model_index import inside

@@ -31,13 +31,13 @@ from ui.features.simulator.runner_dialog import RunnerDialog
 from ui.shared.chip import LineDelegate
 from ui.shared.figure_cards import FigureCards
 from ui.shared.file_dialogs import ask_to_open
-from ui.shared.flow_row import FlowRow
 from ui.shared.labels import Label, literal
 from ui.shared.log_lines import Role
 from ui.shared.result_panel import ResultPanel, StageFrame
 from ui.shared.simulation_text import simulation_cards, simulation_text
 from ui.shared.tabs import SplitOrTabs
 from ui.shared.theme import Theme
+from ui.shared.wrapping_row import FlowRow
 from ui.state.jobs import Job
 from ui.state.selection import Selected
 from workbench.deploy.simulators.compatibility import Setup, read_runner, runner_for

@@ -17,9 +17,9 @@ from PySide6.QtWidgets import (
 
 from ui.features.timeline.timeline_plot import TimelinePlot
 from ui.shared.cost_table import OperationRow, describe_operation, operation_rows
-from ui.shared.figures import count, percent
 from ui.shared.file_dialogs import ask_to_save
 from ui.shared.labels import Label
+from ui.shared.number_format import count, percent
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.simulation_text import origin_of
 from ui.shared.theme import Theme

@@ -14,7 +14,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter
 from PySide6.QtWidgets import QWidget
 
 from ui.shared.chart import Chart, ViewKeys, pen, wash
-from ui.shared.figures import percent
+from ui.shared.number_format import percent
 from ui.shared.theme import Theme
 from workbench.analysis.timeline import Slice, Timeline, commands, layers, modules
 from workbench.graph.labels import operator_name

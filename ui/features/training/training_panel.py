@@ -24,11 +24,11 @@ from PySide6.QtWidgets import (
 
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.chart import Chart, log_ticks, pen, wash
-from ui.shared.figures import decibel
+from ui.shared.empty_states import StudyNote
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
+from ui.shared.number_format import decibel
 from ui.shared.panel import Panel
-from ui.shared.state_notes import StudyNote
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError

@@ -70,7 +70,7 @@ def verification_samples(context: StageContext) -> Iterator[tuple[Sample, bool]]
 def _all_calibration_samples(context: StageContext) -> Samples:
     source = context.project.calibration
     if source is None:
-        return example_samples(context.hot("import_model").inputs)
+        return example_samples(context.live("import_model").inputs)
     return _opened(context, source, "calibration")
 
 

@@ -27,7 +27,7 @@ from workbench.engine.equivalence.first_difference import (
     place_of,
 )
 from workbench.engine.quality.model_outputs import model_outputs
-from workbench.engine.quality.references import exported_module
+from workbench.engine.quality.reference_outputs import exported_module
 from workbench.engine.quality.stateful_execution import Steps, stepping
 from workbench.engine.quality.tensors import watched
 from workbench.errors import Place, WorkbenchError, failure
@@ -72,7 +72,7 @@ def compare_on_data(context: StageContext, samples: Samples) -> FormComparison:
     Raises:
         WorkbenchError: they differ.
     """
-    program: torch.export.ExportedProgram = context.hot("export")
+    program: torch.export.ExportedProgram = context.live("export")
     joined = model_outputs(context).joined
     module = exported_module(context)
     return _compare_exported(context, _reference(context, samples), program, module, joined)
@@ -88,7 +88,7 @@ def compare_prepared(
     Raises:
         WorkbenchError: one of them differs.
     """
-    program: torch.export.ExportedProgram = context.hot("export")
+    program: torch.export.ExportedProgram = context.live("export")
     reference = _reference(context, samples)
     joined = model_outputs(context).joined
     module = exported_module(context)
@@ -118,7 +118,7 @@ class _Reference:
 
 
 def _reference(context: StageContext, samples: Samples) -> _Reference:
-    loaded: LoadedModel = context.hot("import_model")
+    loaded: LoadedModel = context.live("import_model")
     listed = list(itertools.islice(samples, SAMPLES))
     request = Request(tuple(_runs(listed, continues=_keeps_state(context, listed))))
     outputs = loaded.eager.answer(request, context.check_cancelled).outputs
@@ -129,7 +129,7 @@ def _reference(context: StageContext, samples: Samples) -> _Reference:
 
 
 def _keeps_state(context: StageContext, samples: Sequence[Sample]) -> bool:
-    program: torch.export.ExportedProgram = context.hot("export")
+    program: torch.export.ExportedProgram = context.live("export")
     mutates = bool(program.graph_signature.buffers_to_mutate)
     return mutates or any(sample.carried for sample in samples)
 
@@ -156,7 +156,7 @@ def _compare_exported(
     with torch.no_grad(), stepping(module) as steps:
         outputs = [joined(steps(copied(sample))) for sample in reference.samples]
     if problem := _problem(context, reference, comparison, outputs):
-        _refuse_other_weights(context.hot("import_model"), program)
+        _refuse_other_weights(context.live("import_model"), program)
         raise _exported_differs(context, reference, module, problem)
     return comparison.result
 
@@ -192,7 +192,7 @@ def _problem(
     problem = next(filter(None, problems), "")
     if not problem:
         return ""
-    eager = context.hot("import_model").eager
+    eager = context.live("import_model").eager
     changed = [
         eager.answer(replace(reference.request, change=CHANGE, seed=seed), context.check_cancelled)
         for seed in range(_CHANGES)
@@ -218,7 +218,7 @@ def _refuse_random(first: Outputs, again: Outputs) -> None:
 def _exported_differs(
     context: StageContext, reference: _Reference, module: torch.fx.GraphModule, problem: str
 ) -> WorkbenchError:
-    eager = context.hot("import_model").eager
+    eager = context.live("import_model").eager
     sample = reference.samples[0]
     request = Request(((Step(sample.inputs),),), record=True)
     operators = eager.answer(request, context.check_cancelled).operators

@@ -76,7 +76,7 @@ def preview_placement(
         accelerated(context.accelerate),
     ):
         to_edge_transform_and_lower(
-            context.hot("convert").program,
+            context.live("convert").program,
             partitioner=[checker],
             compile_config=EdgeCompileConfig(_check_ir_validity=False),
         )

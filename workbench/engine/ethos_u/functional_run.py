@@ -62,7 +62,7 @@ class WholeProgram:
         self._program: Program | None = None
         begun = time.monotonic()
         try:
-            self._program = decoded_program(context.hot("lower"))
+            self._program = decoded_program(context.live("lower"))
         except WorkbenchError as error:
             self._refuse(error)
         self.outputs.elapsed_s = time.monotonic() - begun

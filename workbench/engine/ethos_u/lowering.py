@@ -161,7 +161,7 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
     again: only Vela runs.
     """
     refuse_control_flow(context, choice)
-    refuse_custom(context.hot("convert").module)
+    refuse_custom(context.live("convert").module)
     forecasts = _forecasts(context)
     off = context.project.kept_off()
     key = f"{context.plan.key('convert')} {off} {switched_off(choice.options, 'compile')}"
@@ -177,7 +177,7 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
                 edge = replace(known, manager=manager)
             else:
                 watched, methods = (kept_off(context, off), progress), methods_for_runners(context)
-                edge = _lowered(context.hot("convert").program, choice, compiled, watched, methods)
+                edge = _lowered(context.live("convert").program, choice, compiled, watched, methods)
             progress.reach(_DELEGATED, "planning memory and writing the program")
             context.store.keep("edge", key, edge)
             lowered, runtime = _runtime(
@@ -284,7 +284,7 @@ def refusal(
     check = kept_off(context, off)
     try:
         with _compiling(context, choice) as compiled:
-            _lowered(context.hot("convert").program, choice, compiled, (check, progress))
+            _lowered(context.live("convert").program, choice, compiled, (check, progress))
     except SystemExit as error:
         return vela_left(error).infos[0].message
     except RuntimeError as error:

@@ -26,7 +26,7 @@ from workbench.engine.ethos_u.corrections.quantizer import CorrectingQuantizer
 from workbench.engine.ethos_u.refusals import modules_by_operator, preparing_failed
 from workbench.engine.fx import programs
 from workbench.engine.plugins import Plugins
-from workbench.engine.quantization.qspec import arm_config, stock_config
+from workbench.engine.quantization.executorch_configs import arm_config, stock_config
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.training.model import QatModel
 from workbench.errors import Place, failure

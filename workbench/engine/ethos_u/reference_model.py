@@ -32,12 +32,12 @@ from workbench.engine.ethos_u.pool_rounding import halves_away_from_zero
 from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE, one_thread_for_products
 from workbench.engine.ethos_u.tosa_delegates import ExecutorDiffers, TosaDelegates
 from workbench.engine.fx import programs
+from workbench.engine.quality.calibration_runs import quantized_module
 from workbench.engine.quality.dependence import Variation
 from workbench.engine.quality.measures import Accumulator, OutputAccumulator, tensors_of
 from workbench.engine.quality.model_outputs import PartTally, model_outputs
-from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.perplexity import TextTally
-from workbench.engine.quality.references import exported_module
+from workbench.engine.quality.reference_outputs import exported_module
 from workbench.engine.quality.rounding import with_roundings
 from workbench.engine.quality.sample_outputs import SampleOutputs, kept_outputs
 from workbench.engine.quality.stateful_execution import Steps, stepping
@@ -85,7 +85,7 @@ def verify(context: StageContext) -> VerifyResult:
     with (
         ReferenceProcess() as process,
         one_thread_for_products(),
-        halves_away_from_zero(context.hot("convert").module, context.hot("lower").edge),
+        halves_away_from_zero(context.live("convert").module, context.live("lower").edge),
     ):
         try:
             return _Verification(context, process).result()
@@ -102,8 +102,8 @@ class _Verification:
 
     def __init__(self, context: StageContext, process: ReferenceProcess, differs: str = "") -> None:
         self._context, self._differs = context, differs
-        lowered: Lowered = context.hot("lower")
-        converted = context.hot("convert").module
+        lowered: Lowered = context.live("lower")
+        converted = context.live("convert").module
         integer_io = bool(context.project.target.options.get("integer_io"))
         self._tosa = TosaDelegates(lowered.tosa, process, trusted=not differs)
         self._program = IntegerProgram(lowered, self._tosa)
@@ -238,10 +238,10 @@ class _Verification:
         result = tally.result()
         if not self._remembers:
             samples = (sample.inputs for sample, _ in _chosen(context))
-            result = with_roundings(result, context.hot("convert").module, samples)
+            result = with_roundings(result, context.live("convert").module, samples)
         return _with_tensors(result, tuple(self._inside.result())).model_copy(update={
             "text": floating.text.result() if floating.text is not None else None,
-            "against_float": floating.result(_ignored(context, context.hot("lower"))),
+            "against_float": floating.result(_ignored(context, context.live("lower"))),
             "compiled": compiled,
             "executors": self._tosa.by.result(self._differs),
         })  # fmt: skip
@@ -335,7 +335,7 @@ class _FloatModel:
 def _ignored(context: StageContext, lowered: Lowered) -> list[str]:
     """Return the inputs that an operation of the float model reads, and none of the program."""
     names = [spec.name for spec in context.result("export", ExportResult).inputs]
-    sides = [_inputs_read(context.hot("export")), _inputs_read(lowered.edge)]
+    sides = [_inputs_read(context.live("export")), _inputs_read(lowered.edge)]
     return [n for n, floats, edge in zip(names, *sides, strict=False) if floats and not edge]
 
 
@@ -346,8 +346,8 @@ def _inputs_read(program: Any) -> list[bool]:
 
 
 def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
-    converted = context.hot("convert").module
-    prepared = context.hot("prepare").module
+    converted = context.live("convert").module
+    prepared = context.live("prepare").module
     inner_pairs = pairs(prepared, converted, lowered.device_graph) if lowered.device_graph else []
     return IntegerComparison(converted, inner_pairs)
 
@@ -361,8 +361,8 @@ def integers(
     simulator; each of its delegates gets the integers that its TOSA gets. They belong to the last
     sample of ``history``, after the others in order.
     """
-    lowered: Lowered = context.hot("lower")
-    converted = context.hot("convert").module
+    lowered: Lowered = context.live("lower")
+    converted = context.live("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
     inside = _inside(context, lowered)
     with ReferenceProcess() as process, one_thread_for_products():

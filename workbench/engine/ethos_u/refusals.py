@@ -314,7 +314,7 @@ def refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:
         )
     annotations = context.result("prepare", PrepareResult).annotations
     quantized = {note.node: note.quantized for note in annotations}
-    for name, is_wide in _readers(context.hot("calibrate").module):
+    for name, is_wide in _readers(context.live("calibrate").module):
         if is_wide:
             raise failure(
                 f"{name} would have 16-bit weights, which no device supports: inside branches "

@@ -52,7 +52,7 @@ def written_places(
     places = {place for rewrite in rewrites for place in rewrite.places}
     if not places:
         return None
-    exported: torch.export.ExportedProgram = context.hot("export")
+    exported: torch.export.ExportedProgram = context.live("export")
     module = cast("torch.fx.GraphModule", exported.module(check_guards=False))
     nodes = [node for node in module.graph.nodes if node.name in places]
     written = [_Written.of(module, node) for node in nodes]

@@ -34,8 +34,8 @@ from workbench.engine.ethos_u.integer_program import IntegerProgram
 from workbench.engine.ethos_u.pool_rounding import halves_away_from_zero
 from workbench.engine.ethos_u.reference_model import Tally, Verified
 from workbench.engine.ethos_u.tosa_delegates import TosaDelegates
+from workbench.engine.quality.calibration_runs import quantized_module
 from workbench.engine.quality.measures import tensors_of
-from workbench.engine.quality.passes import quantized_module
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.reference_process import ReferenceProcess
 from workbench.errors import ErrorInfo, Place, WorkbenchError
@@ -206,14 +206,14 @@ class _Samples:
     """
 
     def __init__(self, context: StageContext) -> None:
-        converted, self._context = context.hot("convert").module, context
+        converted, self._context = context.live("convert").module, context
         self._integer_io = bool(context.project.target.options.get("integer_io"))
         self._grids = output_grids(converted)
         # What verify kept is of other samples if the data changes from reading to reading.
         verified: Verified | None = None
         if is_repeatable(evaluation_samples(context)):
             verified = context.store.get("verify", context.plan.key("verify"))
-        with halves_away_from_zero(converted, context.hot("lower").edge):
+        with halves_away_from_zero(converted, context.live("lower").edge):
             self.quantized, runtime, once = _samples(
                 context, converted, verified, integer_io=self._integer_io
             )
@@ -226,7 +226,7 @@ class _Samples:
 
     def _computed(self) -> list[Tensors]:
         """Return the outputs of the integer program by the reference model, as real numbers."""
-        lowered = self._context.hot("lower")
+        lowered = self._context.live("lower")
         with torch.no_grad(), ReferenceProcess() as process:
             program = IntegerProgram(lowered, TosaDelegates(lowered.tosa, process, trusted=False))
             return [self.reals(program.compute([sample])[0]) for sample in self.inputs]

@@ -16,7 +16,7 @@ from workbench.engine.ethos_u.quantization import (
 )
 from workbench.engine.ethos_u.reference_model import integers, verify
 from workbench.engine.ethos_u.simulation import simulate
-from workbench.engine.quality.passes import float_module
+from workbench.engine.quality.calibration_runs import float_module
 from workbench.engine.targets.base import readings
 
 __all__ = [

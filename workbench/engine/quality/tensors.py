@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from workbench.engine.data import Sample
     from workbench.engine.quality.measures import Accumulator
-    from workbench.engine.quality.references import FloatReference
+    from workbench.engine.quality.reference_outputs import FloatReference
 
 
 # Operations are computed alone over so many samples: the error that they add varies little.

@@ -17,7 +17,7 @@ from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quantization.float_layers import Layer, along_outputs, layers, tensor
 from workbench.engine.quantization.observers import activation_observers, fix_ranges
 from workbench.engine.quantization.rounding import Problem
-from workbench.engine.studies.switchable_program import SwitchedProgram, is_node_of
+from workbench.engine.studies.per_tensor_switches import SwitchedProgram, is_node_of
 from workbench.studies.sensitivity import Noise
 
 if TYPE_CHECKING:

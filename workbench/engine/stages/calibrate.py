@@ -14,7 +14,7 @@ from workbench.engine.data.evaluation import calibration_samples, is_repeatable
 from workbench.engine.equivalence.forms import compare_prepared
 from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import with_origins
-from workbench.engine.quality.passes import Calibration, searching_ranges
+from workbench.engine.quality.calibration_runs import Calibration, searching_ranges
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization import ranges
 from workbench.engine.quantization.sample_extrema import SampleExtrema
@@ -42,7 +42,7 @@ _NOT_REPEATABLE = (
 
 def run(context: StageContext) -> None:
     """Write the range of every observed tensor, and the observers' state."""
-    prepared = context.hot("prepare")
+    prepared = context.live("prepare")
     # The observers of ``prepare`` stay empty, for other data or another order.
     with accelerated(context.accelerate):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
@@ -91,7 +91,7 @@ def _improved(context: StageContext, observed: set[str]) -> dict[str, tuple[floa
 
 def load(context: StageContext) -> Any:
     """Load the observers' state of a finished calibration into a prepared graph."""
-    prepared = context.hot("prepare")
+    prepared = context.live("prepare")
     module = _own_observers(prepared.module)
     arrays = load_arrays(context.path("calibrate"))
     for name, observer in ranges.observers(module):

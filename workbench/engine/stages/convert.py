@@ -16,7 +16,7 @@ from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.equivalence.conversion import FakeQuantizedReference
 from workbench.engine.fx import programs
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.quality.passes import searching_ranges
+from workbench.engine.quality.calibration_runs import searching_ranges
 from workbench.engine.quantization.observers import fix_ranges
 from workbench.engine.quantization.ranges import chosen_ranges
 from workbench.engine.targets.base import toolchain_of
@@ -73,7 +73,7 @@ def run(context: StageContext) -> None:
         nodes=len(graph.nodes),
         quantized_weights_bytes=sum(t.nbytes for t in state if t.dtype in integers),
         float_operators=_float_operators(module),
-        memory=toolchain_of(context).memory(context.hot("calibrate").module),
+        memory=toolchain_of(context).memory(context.live("calibrate").module),
         compared=compared,
         warnings=tuple(warnings),
     )
@@ -90,7 +90,7 @@ def _converted(
     context: StageContext, *, compare: bool
 ) -> tuple[Converted, list[str], tuple[FormComparison, ...]]:
     """Return the quantized graph, warnings, and its comparison with fake quantization if asked."""
-    inputs = context.hot("import_model").inputs
+    inputs = context.live("import_model").inputs
     with searching_ranges(context), accelerated(context.accelerate):
         observed, warnings = _observed(context)
         # Example inputs may be zeros, for which much is equal.
@@ -108,7 +108,7 @@ def _observed(context: StageContext) -> tuple[torch.fx.GraphModule, list[str]]:
 
     Converting consumes its argument; the observers are needed after the next edit.
     """
-    observed = copy.deepcopy(context.hot("calibrate").module)
+    observed = copy.deepcopy(context.live("calibrate").module)
     return observed, _fix_ranges(context, observed)
 
 

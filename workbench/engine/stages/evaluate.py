@@ -14,6 +14,11 @@ from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.data.pictures import ShownInputs, size_of
 from workbench.engine.equivalence.forms import compare_on_data
 from workbench.engine.fx.modules import with_origins
+from workbench.engine.quality.calibration_runs import (
+    float_reference,
+    quantized_module,
+    tensor_comparison,
+)
 from workbench.engine.quality.dependence import EXCHANGED, Variation, with_inputs
 from workbench.engine.quality.measures import (
     OutputAccumulator,
@@ -23,9 +28,8 @@ from workbench.engine.quality.measures import (
     top_k_hit,
 )
 from workbench.engine.quality.model_outputs import ModelOutputs, PartTally, model_outputs
-from workbench.engine.quality.passes import float_reference, quantized_module, tensor_comparison
 from workbench.engine.quality.perplexity import TextTally
-from workbench.engine.quality.references import WorstSamples, exported_module, pairs
+from workbench.engine.quality.reference_outputs import WorstSamples, exported_module, pairs
 from workbench.engine.quality.sample_outputs import SampleOutputs
 from workbench.engine.quality.tasks.metrics import SHOWN, Collected, Measured, measure
 from workbench.engine.targets.base import toolchain_of
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
 
     from workbench.engine.context import StageContext
     from workbench.engine.data import Sample, Samples
-    from workbench.engine.quality.references import FloatReference
+    from workbench.engine.quality.reference_outputs import FloatReference
     from workbench.results import FormComparison
 
 # Every tensor of both graphs is compared, which takes longer than a run.

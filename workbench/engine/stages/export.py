@@ -52,7 +52,7 @@ _LEFT_OUT = "Output {} of the model is not a tensor, and is left out of the prog
 def run(context: StageContext) -> None:
     """Write the exported program, its graph and its module tree."""
     context.progress(0, None, "tracing")
-    loaded: LoadedModel = context.hot("import_model")
+    loaded: LoadedModel = context.live("import_model")
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
     _refuse_written_parameters(program)
     _refuse_dynamic_shapes(program)

@@ -28,7 +28,7 @@ from workbench.deploy.output_header import output_header
 from workbench.deploy.program_parts import program_parts
 from workbench.engine.bundling import bundle
 from workbench.engine.data.evaluation import calibration_samples
-from workbench.engine.onnx_package import hand_on
+from workbench.engine.onnx_package import write_package
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.model_outputs import model_outputs
 from workbench.engine.quality.stateful_execution import stepping
@@ -68,7 +68,7 @@ def run(context: StageContext) -> None:
     """Write the deliverables; equal projects give equal bytes."""
     lowered = context.result("lower", LowerResult)
     if lowered.exported is not None:
-        hand_on(context, lowered, lowered.exported)
+        write_package(context, lowered, lowered.exported)
         return
     source = context.path("lower")
     weights = source / WEIGHTS_FILE
@@ -120,7 +120,7 @@ def _written(
 def _with_borders(context: StageContext, facts: Facts) -> Facts:
     """Return the facts with scale and zero point of integer inputs and outputs."""
     integer_io = bool(context.project.target.options.get("integer_io"))
-    into, out_of = device_of(context).io_quantization(context.hot("convert").module, integer_io)
+    into, out_of = device_of(context).io_quantization(context.live("convert").module, integer_io)
     return replace(
         facts,
         inputs=tuple({**p, **g} for p, g in zip(facts.inputs, into, strict=True)),
@@ -189,7 +189,7 @@ def _write(folder: Path, name: str, data: bytes, purpose: str) -> Deliverable:
 
 def _bundle(context: StageContext, facts: Facts) -> bytes:
     """Return a bundled program: inputs and the quantized model's outputs for a few samples."""
-    module = context.hot("convert").module
+    module = context.live("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
     cases: list[tuple[list[torch.Tensor], list[torch.Tensor]]] = []
     device = device_of(context)
@@ -204,7 +204,7 @@ def _bundle(context: StageContext, facts: Facts) -> bytes:
 
 
 def _tolerances(context: StageContext) -> list[dict[str, float]]:
-    return device_of(context).tolerance(context.hot("convert").module)
+    return device_of(context).tolerance(context.live("convert").module)
 
 
 def _options(context: StageContext, lowered: LowerResult) -> dict[str, Any]:

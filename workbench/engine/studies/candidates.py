@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workbench.engine.context import HotStore, StageContext
+from workbench.engine.context import LiveObjectCache, StageContext
 from workbench.engine.process_memory import release_programs
 from workbench.errors import Place, failure
 from workbench.history.runs import Run, run_of
@@ -26,36 +26,36 @@ _GOALS: tuple[StageId, ...] = ("evaluate", "lower")
 
 
 @dataclass(frozen=True)
-class Means:
+class Environment:
     """Shared parameters of all candidates of a study."""
 
     folder: Path
     cache: Cache
-    store: HotStore
+    store: LiveObjectCache
     accelerate: bool = True
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
-def means_of(context: StageContext) -> Means:
+def environment_of(context: StageContext) -> Environment:
     """Return the parameters of the stage or study that evaluates candidates."""
-    return Means(
+    return Environment(
         context.folder, context.cache, context.store, context.accelerate, context.cancelled
     )
 
 
-def evaluate(project: Project, means: Means) -> Run:
+def evaluate(project: Project, environment: Environment) -> Run:
     """Return the run of a project, computing stages that are not cached.
 
     Raises:
         Cancelled: cancelled by the user.
         WorkbenchError: a stage failed.
     """
-    run = run_of(project, compute(project, means, _GOALS), means.cache)
+    run = run_of(project, compute(project, environment, _GOALS), environment.cache)
     assert run is not None
     return run
 
 
-def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
+def compute(project: Project, environment: Environment, goals: Sequence[StageId]) -> Plan:
     """Compute some stages of a project, and what they take, as far as it is not in the cache.
 
     Returns the plan, which is made once.
@@ -64,7 +64,7 @@ def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
         Cancelled: cancelled by the user.
         WorkbenchError: a stage failed.
     """
-    planned = plan(project, means.folder, means.cache)
+    planned = plan(project, environment.folder, environment.cache)
     is_computed = False
     for stage_id in stages_needed(*goals):
         stage = planned.of(stage_id)
@@ -72,14 +72,14 @@ def compute(project: Project, means: Means, goals: Sequence[StageId]) -> Plan:
             raise failure(
                 stage.reason, where=Place(kind="stage", id=stage_id), code="stage-blocked"
             )
-        if means.cache.has(stage.key):
+        if environment.cache.has(stage.key):
             continue
         is_computed = True
-        with means.cache.writing(stage.key) as out:
+        with environment.cache.writing(stage.key) as out:
             context = StageContext(
-                stage=stage_id, project=project, folder=means.folder, plan=planned,
-                cache=means.cache, store=means.store, out=out, accelerate=means.accelerate,
-                report=_silent, write_log=_silent, cancelled=means.cancelled,
+                stage=stage_id, project=project, folder=environment.folder, plan=planned,
+                cache=environment.cache, store=environment.store, out=out, accelerate=environment.accelerate,
+                report=_silent, write_log=_silent, cancelled=environment.cancelled,
             )  # fmt: skip
             context.check_cancelled()
             module, function = STAGES_BY_ID[stage_id].entry.split(":")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workbench.analysis.accuracy import accuracy_of
 from workbench.analysis.gate import verdict
 from workbench.engine.studies import training
-from workbench.engine.studies.candidates import Means, compute, means_of
+from workbench.engine.studies.candidates import Environment, compute, environment_of
 from workbench.engine.studies.study import StudyContext
 from workbench.errors import Cancelled, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -73,15 +73,15 @@ def _variant(project: Project, target: str, config: str) -> Project:
 
 
 def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: str) -> Cell:
-    means = means_of(study.stage)
+    environment = environment_of(study.stage)
     empty = Cell(target=project.target.id, config=config)
-    errors = [p.info for p in problems(project, means.folder, graph) if p.level == "error"]
+    errors = [p.info for p in problems(project, environment.folder, graph) if p.level == "error"]
     if errors:
         return empty.model_copy(update={"problem": errors[0].message, "warned": True})
     refusals = list(whole_refusals(project, graph, resolve_graph(project, graph)))
     try:
         trained, gain = _trained(study, project) if config.endswith(TRAINED) else (project, None)
-        planned = compute(trained, means, ("verify",))
+        planned = compute(trained, environment, ("verify",))
     except Cancelled:
         raise
     except WorkbenchError as error:
@@ -94,12 +94,12 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
         first = (str(error.__cause__ or error).splitlines() or [""])[0]
         problem = refusals[0].message if refusals else f"{type(error).__name__}: {first}"
         return empty.model_copy(update={"problem": problem, "warned": bool(refusals)})
-    return _verified(means, planned, empty, project).model_copy(update={"gain_db": gain})
+    return _verified(environment, planned, empty, project).model_copy(update={"gain_db": gain})
 
 
-def _verified(means: Means, planned: Plan, empty: Cell, project: Project) -> Cell:
-    lowered = load_result(LowerResult, means.cache.folder(planned.key("lower")))
-    verified = load_result(VerifyResult, means.cache.folder(planned.key("verify")))
+def _verified(environment: Environment, planned: Plan, empty: Cell, project: Project) -> Cell:
+    lowered = load_result(LowerResult, environment.cache.folder(planned.key("lower")))
+    verified = load_result(VerifyResult, environment.cache.folder(planned.key("verify")))
     return empty.model_copy(update={
         "delegates": lowered.delegates,
         "problem": "" if lowered.delegates else "Nothing runs on the NPU.",
@@ -118,16 +118,19 @@ def _trained(study: StudyContext, project: Project) -> tuple[Project, float]:
     Raises:
         WorkbenchError: the model cannot be trained.
     """
-    means, pupil = means_of(study.stage), project
+    environment, student = environment_of(study.stage), project
     if data := project.calibration:
         limit = min(QAT_SAMPLES, data.limit or QAT_SAMPLES)
-        pupil = edits.set_calibration(project, data.model_copy(update={"limit": limit}))
+        student = edits.set_calibration(project, data.model_copy(update={"limit": limit}))
     epochs = study.options.get("qat_epochs")
     asked: dict[str, JsonValue] = {"epochs": epochs if epochs is not None else QAT_EPOCHS}
     folder = study_folder(
-        means.cache, study_key("training", pupil, means.folder, means.cache, asked)
+        environment.cache,
+        study_key("training", student, environment.folder, environment.cache, asked),
     )
-    stage = replace(study.stage, project=pupil, plan=plan(pupil, means.folder, means.cache))
+    stage = replace(
+        study.stage, project=student, plan=plan(student, environment.folder, environment.cache)
+    )
     training.run(StudyContext(stage, folder, asked, _silent))
     result = load_study(TrainingResult, folder)
     if result is None or not result.best:

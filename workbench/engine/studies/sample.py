@@ -37,7 +37,7 @@ def run(study: StudyContext) -> None:
     with_integers = bool(study.options.get("integer")) and not emulation
     sample, values = _values(context, number, with_integers=with_integers)
     sides = {side: tensors[tensor] for side, tensors in values.items() if tensor in tensors}
-    node = nodes_by_name(context.hot("prepare").module).get(tensor)
+    node = nodes_by_name(context.live("prepare").module).get(tensor)
     if node is None or "quantized" not in sides:
         raise failure(
             f"{tensor} does not exist in the quantized program.",
@@ -69,7 +69,7 @@ def run(study: StudyContext) -> None:
 
 def _classes(context: StageContext, label: int | None, values: Values) -> dict[str, int]:
     """Return the class that each program gives, from the output that gives it."""
-    prepared = context.hot("prepare").module
+    prepared = context.live("prepare").module
     (output,) = (node for node in prepared.graph.nodes if node.op == "output")
     names = [_observed(node).name for node in output.all_input_nodes]
     floats = values["float"]
@@ -97,7 +97,7 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> tuple
     kept: tuple[str, Sample, Values] | None = context.store.get(_KEPT, "")
     if kept is not None and kept[0] == key:
         return kept[1:]
-    prepared, converted = context.hot("prepare").module, context.hot("convert").module
+    prepared, converted = context.live("prepare").module, context.live("convert").module
     history = _history(context, number, remembers=bool(programs.written_buffers(converted)))
     values: Values = {"float": {}, "quantized": {}}
     with torch.no_grad(), stepping(prepared) as floating, stepping(converted) as quantized:

@@ -15,7 +15,7 @@ from optuna.trial import TrialState
 from workbench.engine.cluster import CLUSTER_LOST
 from workbench.engine.context import StageContext
 from workbench.engine.studies import sensitivity, training
-from workbench.engine.studies.candidates import evaluate, means_of
+from workbench.engine.studies.candidates import environment_of, evaluate
 from workbench.engine.studies.study import StudyContext
 from workbench.engine.worker_processes import Workers
 from workbench.errors import Place, WorkbenchError, failure
@@ -125,7 +125,7 @@ def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     """Return the units of modules by sensitivity, most sensitive first."""
     context = study.stage
     project = _plain(context.project)
-    evaluate(project, means_of(context))
+    evaluate(project, environment_of(context))
     inner = _inner(context, "sensitivity", project)
     key = study_key("sensitivity", project, context.folder, context.cache, {})
     folder = study_folder(context.cache, key)
@@ -288,7 +288,7 @@ class _Search:
             return False
         try:
             trained = self._trained(asked)
-            run = evaluate(self._project(trained), means_of(self._study.stage))
+            run = evaluate(self._project(trained), environment_of(self._study.stage))
             self._add(trial, trained, run, "")
         except WorkbenchError as error:
             self._add(trial, asked, None, error.infos[0].message)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from workbench.engine.data.evaluation import evaluation_samples
+from workbench.engine.quality.calibration_runs import searching_ranges
 from workbench.engine.quality.measures import class_output, top_k_hit
 from workbench.engine.quality.model_outputs import model_outputs
-from workbench.engine.quality.passes import searching_ranges
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization.observers import fix_ranges
 from workbench.engine.quantization.ranges import chosen_ranges
+from workbench.engine.studies.per_tensor_switches import SwitchedProgram, SwitchedSteps
 from workbench.engine.studies.sensitivity_groups import Switching
-from workbench.engine.studies.switchable_program import SwitchedProgram, SwitchedSteps
 from workbench.engine.targets.base import toolchain_of
 from workbench.studies.documents import load_study
 from workbench.studies.sensitivity import (
@@ -44,10 +44,10 @@ def run(study: StudyContext) -> None:
         study.tell(result, result.samples, total, "")
         return
     with searching_ranges(context):
-        observed = copy.deepcopy(context.hot("calibrate").module)
+        observed = copy.deepcopy(context.live("calibrate").module)
         fix_ranges(observed, chosen_ranges(context)[0])
         program = SwitchedProgram(observed, toolchain_of(context))
-        switching = Switching(program, context.hot("export").graph)
+        switching = Switching(program, context.live("export").graph)
     units = tuple(UnitSensitivity(unit=unit) for unit in switching.units)
     if result is None or [u.unit for u in result.units] != list(switching.units):
         result = SensitivityResult(
@@ -61,7 +61,7 @@ def _measure(study: StudyContext, switching: Switching, result: SensitivityResul
     context, total = study.stage, result.total
     steps = SwitchedSteps(switching.program)
     missed: list[Sample] = []
-    with stepping(context.hot("export").module(check_guards=False)) as floating:
+    with stepping(context.live("export").module(check_guards=False)) as floating:
         for number, sample in enumerate(evaluation_samples(context)):
             if number == total:
                 break

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from workbench.engine.cluster import CLUSTER_LOST, wrong_answer
 from workbench.engine.estimates import Estimators, Point, estimators
-from workbench.engine.studies.candidates import compute, means_of
+from workbench.engine.studies.candidates import compute, environment_of
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.results import VelaTotals
@@ -151,7 +151,7 @@ class Sweep:
         same = self._target.facet(own, "quantizer") == self._target.facet(choice, "quantizer")
         project = edits.set_target(context.project, own if same else choice)
         self._study.report(self._done(), len(self._points), f"lowering for {project.target.id}")
-        key = compute(project, means_of(context), ("lower",)).key("lower")
+        key = compute(project, environment_of(context), ("lower",)).key("lower")
         return tuple(sorted(context.cache.folder(key).glob("delegate_*.tosa")))
 
     def _take(self, index: int, future: Future[Any]) -> None:

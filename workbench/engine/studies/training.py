@@ -13,8 +13,8 @@ from torch.export.passes import move_to_device_pass
 
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.fx import programs
+from workbench.engine.quality.calibration_runs import refuse_present_statistics
 from workbench.engine.quality.measures import tensors_of
-from workbench.engine.quality.passes import refuse_present_statistics
 from workbench.engine.quality.stateful_execution import refuse_memory
 from workbench.engine.stages.prepare import improved, pruned
 from workbench.engine.targets.base import toolchain_of
@@ -69,7 +69,7 @@ def run(study: StudyContext) -> None:
             Place(kind="option", id="calibration"),
             code="training-data-missing",
         )
-    if programs.has_control_flow(study.stage.hot("export")):
+    if programs.has_control_flow(study.stage.live("export")):
         raise failure(
             "Training does not support models with branches or loops.",
             "Train the model before you import it.",
@@ -222,7 +222,7 @@ class _Training:
 
 
 def _float_module(context: StageContext, device: str) -> torch.fx.GraphModule:
-    program = context.hot("export")
+    program = context.live("export")
     moved = program if device == "cpu" else move_to_device_pass(copy.deepcopy(program), device)
     module: torch.fx.GraphModule = moved.module(check_guards=False)
     take_batches(module)

@@ -144,7 +144,7 @@ def _is_float(source: fx.Node) -> bool:
 @contextmanager
 def float_module(context: StageContext) -> Iterator[fx.GraphModule]:
     """Give the float program's module to prepare, batch norms and all."""
-    yield own_branches(context.hot("export").module(check_guards=False))
+    yield own_branches(context.live("export").module(check_guards=False))
 
 
 def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:

@@ -55,7 +55,7 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     """
     context.progress(0, None, "exporting to ONNX")
     options = options_of(context.project)
-    model = exported(float_program(context), context.hot("import_model").inputs)
+    model = exported(float_program(context), context.live("import_model").inputs)
     known = origins(model)
     rewritten = rewrite_gemms(model) if options["rewrite_gemm"] else 0
     tidy(model)
@@ -128,7 +128,7 @@ def _commands(options: dict[str, Any], config: str) -> tuple[tuple[str, str], ..
 
 
 def _state_notes(context: StageContext) -> tuple[str, ...]:
-    count = len(kept(context.hot("export")))
+    count = len(kept(context.live("export")))
     return (STATE.format(count=count),) if count else ()
 
 

@@ -75,7 +75,7 @@ def giving(program: torch.export.ExportedProgram) -> torch.export.ExportedProgra
     )  # fmt: skip
 
 
-def hand_on(onnx_program: torch.onnx.ONNXProgram, names: Sequence[str]) -> None:
+def keep_for_packaging(onnx_program: torch.onnx.ONNXProgram, names: Sequence[str]) -> None:
     """Make inputs and outputs of the buffers that a program writes, after all others, in place.
 
     Args:
@@ -161,7 +161,7 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 
 def float_program(context: StageContext) -> torch.export.ExportedProgram:
     """Return the float program with improved or trained weights."""
-    program: torch.export.ExportedProgram = context.hot("export")
+    program: torch.export.ExportedProgram = context.live("export")
     project = context.project
     if project.channels():
         raise failure(
@@ -172,7 +172,7 @@ def float_program(context: StageContext) -> torch.export.ExportedProgram:
         )
     if not (project.improvers or project.trained_weights or project.compressions):
         return program
-    prepared = context.hot("calibrate").module
+    prepared = context.live("calibrate").module
     held = {**dict(prepared.named_parameters()), **dict(prepared.named_buffers())}
     mine = copy.deepcopy(program)
     for name in list(mine.state_dict):
@@ -200,7 +200,7 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
                 optimize=False,
             )
             assert onnx_program is not None
-            hand_on(onnx_program, kept(program))
+            keep_for_packaging(onnx_program, kept(program))
             # Constants only: the exporter's other optimizations would fold batch norms into
             # products, and the quantized weights would not be those of the model.
             onnxscript.optimizer.fold_constants(onnx_program.model)

@@ -201,7 +201,7 @@ _TINY = 2.0**-126
 @contextmanager
 def float_module(context: StageContext) -> Iterator[fx.GraphModule]:
     """Yield the float program's module for preparation, with batch norms."""
-    yield context.hot("export").module(check_guards=False)
+    yield context.live("export").module(check_guards=False)
 
 
 def options_of(project: Project) -> dict[str, Any]:

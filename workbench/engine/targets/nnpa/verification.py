@@ -48,7 +48,7 @@ def readings(context: StageContext) -> list[ReadingTally]:
 
 def computing(context: StageContext, name: str) -> Callable[[Sample], list[torch.Tensor]]:
     """Return the function that computes the outputs with an arithmetic, sample by sample."""
-    observed = copy.deepcopy(context.hot("calibrate").module)
+    observed = copy.deepcopy(context.live("calibrate").module)
     steps = Steps(convert(observed, reading=name))
 
     def compute(sample: Sample) -> list[torch.Tensor]:
@@ -79,7 +79,7 @@ def verify(context: StageContext) -> VerifyResult:
     tally = _Agreement()
     limit = context.project.verification.samples
     exported_steps = stepping(program.module(check_guards=False))
-    floating_steps = stepping(context.hot("export").module(check_guards=False))
+    floating_steps = stepping(context.live("export").module(check_guards=False))
     with torch.inference_mode(), exported_steps as exported, floating_steps as floating:
         chosen = itertools.islice(verification_samples(context), limit)
         for number, (sample, _) in enumerate(chosen):

@@ -16,7 +16,7 @@ from torchao.quantization.pt2e.quantizer import Quantizer
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 
-class OwnQuantizer(Quantizer, QuantizerReporterUser):
+class PluginQuantizer(Quantizer, QuantizerReporterUser):
     """Runs another quantizer, reports its annotations, and marks them for the NPU.
 
     The quantizer must skip annotated nodes, like every quantizer of a composition; its

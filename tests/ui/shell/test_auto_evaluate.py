@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fakes.engine import Play
-from ui.shell.automatic_runs import QUIET_MS
+from ui.shell.auto_evaluate import QUIET_MS
 from workbench.errors import ErrorInfo
 from workbench.project import edits
 from workbench.protocol import RunStudy, RunUntil

@@ -19,7 +19,7 @@ from workbench.engine.evaluation.quick_modules import fast_quantized_module
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import own_branches
 from workbench.engine.fx.modules import source_line
-from workbench.engine.quality.references import reference_of
+from workbench.engine.quality.reference_outputs import reference_of
 from workbench.engine.quality.tensors import QuickComparison, TensorComparison
 from workbench.engine.quantization.statistics_cache import memory_of
 from workbench.engine.toolchain_patches.gate import acceleration
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import torch
 
     from workbench.engine.context import StageContext
-    from workbench.engine.quality.references import FloatReference
+    from workbench.engine.quality.reference_outputs import FloatReference
     from workbench.engine.quantization.sample_extrema import SampleExtrema
     from workbench.engine.quantization.statistics_cache import StatisticsMemory
 
@@ -47,7 +47,7 @@ def _allowed(context: StageContext) -> bool:
 @contextmanager
 def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     """Yield the float program's module for preparation; prepare inside the block."""
-    program: torch.export.ExportedProgram = context.hot("export")
+    program: torch.export.ExportedProgram = context.live("export")
     # With guards the module contains a call_module node on which the Arm passes fail.
     project = context.project
     functions = correction_functions(project.target.options, "quantizer")[0].get(
@@ -128,13 +128,13 @@ _WITHOUT_POSITIONS = 2
 
 def quantized_module(context: StageContext) -> torch.fx.GraphModule:
     """Return the converted module, or an equal, faster one."""
-    converted: torch.fx.GraphModule = context.hot("convert").module
+    converted: torch.fx.GraphModule = context.live("convert").module
     return fast_quantized_module(converted) if _allowed(context) else converted
 
 
 def tensor_comparison(context: StageContext, reference: FloatReference | None) -> TensorComparison:
     """Return the comparison of all tensors; fast if a float reference may be used."""
-    prepared, converted = context.hot("calibrate").module, context.hot("convert").module
+    prepared, converted = context.live("calibrate").module, context.live("convert").module
     hashes = statistics.value_hashes(prepared) if reference is not None else None
     if reference is None or hashes is None:
         return TensorComparison(prepared, converted, partial(quantized_module, context))

@@ -39,7 +39,7 @@ def exported_module(context: StageContext) -> torch.fx.GraphModule:
 
     One of a program without state is made once.
     """
-    key, exported = context.plan.key("export"), context.hot("export")
+    key, exported = context.plan.key("export"), context.live("export")
     module: torch.fx.GraphModule | None = context.store.get(_EXPORTED, key)
     if module is None:
         module = cast("torch.fx.GraphModule", exported.module(check_guards=False))

@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, Qt, Signal
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.chart import COUNTS_LOG, Chart, pen, wash
-from ui.shared.series import TensorView, thinned
+from ui.shared.range_data import TensorView, thinned
 from ui.shared.theme import Theme
 
 if TYPE_CHECKING:

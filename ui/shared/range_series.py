@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ui.shared.range_data import RangeSeries, SampleView, TensorView
 from ui.shared.range_table import Arrays, Channels, RangeRow
-from ui.shared.series import RangeSeries, SampleView, TensorView
 from ui.shared.theme import Theme
 
 if TYPE_CHECKING:

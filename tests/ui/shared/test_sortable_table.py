@@ -8,8 +8,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QAbstractItemModelTester
 
-from ui.shared.figure_table import Column, FigureTableModel, FigureView, Role
-from ui.shared.figures import DASH, count, decibel, figure, milliseconds, percent, size
+from ui.shared.number_format import DASH, count, decibel, figure, milliseconds, percent, size
+from ui.shared.sortable_table import Column, FigureTableModel, FigureView, Role
 
 ASCENDING, DESCENDING = Qt.SortOrder.AscendingOrder, Qt.SortOrder.DescendingOrder
 ROWS = [("b", 2.0), ("none", None), ("a", 10.0), ("nan", math.nan), ("C", -1.0)]
