@@ -4,7 +4,6 @@
 Bounds: 500 MB and 20 s; every input is read, or refused in a sentence.
 """
 
-# ruff: noqa: E501
 from __future__ import annotations
 
 import argparse
@@ -76,9 +75,7 @@ def npz(zeros: int, names: int = 1, name: str = "x") -> Make:
     def make(path: Path) -> None:
         header = io.BytesIO()
         shape = (4, zeros // 4)
-        np.lib.format.write_array_header_1_0(
-            header, {"descr": "|u1", "fortran_order": False, "shape": shape}
-        )
+        np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
             for number in range(names):
                 with archive.open(f"{name}{number or ''}.npy", "w", force_zip64=True) as record:
@@ -153,10 +150,7 @@ def png(width: int, height: int) -> Make:
         packed = b"".join(packer.compress(bytes(1 + width)) for _ in range(height)) + packer.flush()
         header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
         path.write_bytes(
-            b"\x89PNG\r\n\x1a\n"
-            + chunk(b"IHDR", header)
-            + chunk(b"IDAT", packed)
-            + chunk(b"IEND", b"")
+            b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
         )
 
     return make
@@ -165,9 +159,16 @@ def png(width: int, height: int) -> Make:
 def tiff(width: int, height: int) -> Make:
     def make(path: Path) -> None:
         entries = [
-            (256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, 8), (259, 3, 1, 1), (262, 3, 1, 1),
-            (273, 4, 1, 8), (277, 3, 1, 1), (278, 4, 1, height), (279, 4, 1, 0xFFFFFFF0),
-        ]  # fmt: skip
+            (256, 4, 1, width),
+            (257, 4, 1, height),
+            (258, 3, 1, 8),
+            (259, 3, 1, 1),
+            (262, 3, 1, 1),
+            (273, 4, 1, 8),
+            (277, 3, 1, 1),
+            (278, 4, 1, height),
+            (279, 4, 1, 0xFFFFFFF0),
+        ]
         rows = b"".join(struct.pack("<HHII", *entry) for entry in entries)
         path.write_bytes(b"II*\0" + struct.pack("<IH", 8, len(entries)) + rows + bytes(4))
 
@@ -193,42 +194,62 @@ def fifo(path: Path) -> None:
 DEEP_BYTES = 8 << 20
 PTE = struct.pack("<I", 8) + b"ET12"
 GENERIC: dict[str, Make] = {
-    "empty": text(b""), "zeros": text(lambda: bytes(4 << 20)), "noise": text(lambda: os.urandom(1 << 20)),
-    "endless": link("/dev/zero"), "pipe": fifo, "folder": Path.mkdir,
-}  # fmt: skip
+    "empty": text(b""),
+    "zeros": text(lambda: bytes(4 << 20)),
+    "noise": text(lambda: os.urandom(1 << 20)),
+    "endless": link("/dev/zero"),
+    "pipe": fifo,
+    "folder": Path.mkdir,
+}
 JSON: dict[str, Make] = {
-    "deep": text(lambda: "[" * DEEP_BYTES), "wide": text(lambda: "[" + "[]," * (5 << 20) + "[]]"), "maps": text(lambda: "[" + "{}," * (5 << 20) + "{}]"), "numbers": text(lambda: "[" + "1e9," * (3 << 20) + "1]"),
-    "long integer": text(lambda: '{"version": ' + "9" * (4 << 20) + "}"), "sparse": sparse(b"{"),
+    "deep": text(lambda: "[" * DEEP_BYTES),
+    "wide": text(lambda: "[" + "[]," * (5 << 20) + "[]]"),
+    "maps": text(lambda: "[" + "{}," * (5 << 20) + "{}]"),
+    "numbers": text(lambda: "[" + "1e9," * (3 << 20) + "1]"),
+    "long integer": text(lambda: '{"version": ' + "9" * (4 << 20) + "}"),
+    "sparse": sparse(b"{"),
     "long text": text(lambda: '{"name": "' + "x" * (15 << 20) + '"}'),
-}  # fmt: skip
+}
 TOML: dict[str, Make] = {
-    "deep": text(lambda: "a = " + "[" * 100_000), "dots": text(lambda: "a." * 200_000 + "b = 1"),
-    "wide": text(lambda: "a = [" + "[]," * 200_000 + "]"), "sparse": sparse(b"a = 1\n"),
+    "deep": text(lambda: "a = " + "[" * 100_000),
+    "dots": text(lambda: "a." * 200_000 + "b = 1"),
+    "wide": text(lambda: "a = [" + "[]," * 200_000 + "]"),
+    "sparse": sparse(b"a = 1\n"),
     "tables": text(lambda: "".join(f"[a{n}]\nb = 1\n" for n in range(50_000))),
-}  # fmt: skip
+}
 PYTHON: dict[str, Make] = {
-    "parentheses": text(lambda: "(" * 100_000), "signs": text(lambda: "x = " + "-" * 1_000_000 + "1\n"),
-    "sum": text(lambda: "x = " + "a+" * 2_000_000 + "a\n"), "list": text(lambda: "x = [" + "1," * 5_000_000 + "]\n"),
-    "lines": text(lambda: "x = 1\n" * 2_500_000), "sparse": sparse(b"x = 1\n"),
+    "parentheses": text(lambda: "(" * 100_000),
+    "signs": text(lambda: "x = " + "-" * 1_000_000 + "1\n"),
+    "sum": text(lambda: "x = " + "a+" * 2_000_000 + "a\n"),
+    "list": text(lambda: "x = [" + "1," * 5_000_000 + "]\n"),
+    "lines": text(lambda: "x = 1\n" * 2_500_000),
+    "sparse": sparse(b"x = 1\n"),
     "dots": text(lambda: "x = " + "a." * 1_000_000 + "a\n"),
-}  # fmt: skip
+}
 NPZ: dict[str, Make] = {
-    "bomb": npz(1200 << 20), "bombs": npz(300 << 20, 4), "labels": npz(900 << 20, name="labels"),
+    "bomb": npz(1200 << 20),
+    "bombs": npz(300 << 20, 4),
+    "labels": npz(900 << 20, name="labels"),
     "in0": npz(900 << 20, name="in0"),
-}  # fmt: skip
+}
 NPY: dict[str, Make] = {
-    "claims": npy((1 << 40,)), "wide row": npy((2, 1 << 38)), "negative": npy((-5, 3)),
+    "claims": npy((1 << 40,)),
+    "wide row": npy((2, 1 << 38)),
+    "negative": npy((-5, 3)),
     "sparse": lambda path: (npy((4, 1 << 28), "|u1")(path), os.truncate(path, 1 << 30))[0],
     "long header": text(lambda: b"\x93NUMPY\x02\x00" + struct.pack("<I", 1 << 30) + b"{" * (8 << 20)),
     "empty rows": npy((1 << 31, 0)),
-}  # fmt: skip
+}
 ZIP: dict[str, Make] = {
-    "one record": zipped(1, 1 << 30), "many records": zipped(60_000, 1),
-    "checkpoint": deflated_checkpoint, "expanded": expanded_checkpoint,
-    "sparse": sparse(b"PK\3\4"), "pickle": text(lambda: b"\x80\x02" + b"]" * (8 << 20)),
+    "one record": zipped(1, 1 << 30),
+    "many records": zipped(60_000, 1),
+    "checkpoint": deflated_checkpoint,
+    "expanded": expanded_checkpoint,
+    "sparse": sparse(b"PK\3\4"),
+    "pickle": text(lambda: b"\x80\x02" + b"]" * (8 << 20)),
     "memo": text(b"\x80\x02" + b"r\xff\xff\xff\x3f" + b"."),
     "long bytes": text(b"\x80\x04\x8e" + struct.pack("<Q", 1 << 40)),
-}  # fmt: skip
+}
 SAFETENSORS: dict[str, Make] = {
     "long header": text(struct.pack("<Q", 1 << 60) + b"{}"),
     "header of nothing": sparse(struct.pack("<Q", 90 << 20)),
@@ -236,27 +257,34 @@ SAFETENSORS: dict[str, Make] = {
     "claims": text(
         struct.pack("<Q", 66) + b'{"a":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4]}}'
     ),
-}  # fmt: skip
-PROGRAMS: dict[str, Make] = {"sparse": sparse(PTE), "bundle": sparse(struct.pack("<I", 8) + b"BP08"),
-    "tflite": sparse(struct.pack("<I", 8) + b"TFL3"), "data": sparse(struct.pack("<I", 8) + b"FT01")}  # fmt: skip
+}
+PROGRAMS: dict[str, Make] = {
+    "sparse": sparse(PTE),
+    "bundle": sparse(struct.pack("<I", 8) + b"BP08"),
+    "tflite": sparse(struct.pack("<I", 8) + b"TFL3"),
+    "data": sparse(struct.pack("<I", 8) + b"FT01"),
+}
 LOGS: dict[str, Make] = {
-    "one line": text(lambda: b"x" * (64 << 20)), "lines": text(lambda: b"I [executorch:a] NPU PMU\n" * (2 << 20)),
+    "one line": text(lambda: b"x" * (64 << 20)),
+    "lines": text(lambda: b"I [executorch:a] NPU PMU\n" * (2 << 20)),
     "counters": text(lambda: b"".join(b"ethosu_pmu_cntr%d : %d\n" % (n, n) for n in range(500_000))),
     "controls": text(lambda: b"\x1b[2J\r\0" * (4 << 20)),
-}  # fmt: skip
+}
 TRACES: dict[str, Make] = {
     "bomb": lambda path: path.write_bytes(
         b"".join(gzip.compress(b'{"traceEvents":[' + b"{}," * (8 << 20), 1) for _ in range(4))
     ),
     "zeros": lambda path: path.write_bytes(gzip.compress(bytes(1 << 26), 1) * 16),
-}  # fmt: skip
+}
 PICTURES: dict[str, Make] = {
-    "png": in_folder(png(40_000, 40_000), "a.png"), "large png": in_folder(png(12_000, 12_000), "a.png"),
-    "tiff": in_folder(tiff(1 << 20, 1 << 20), "a.tiff"), "sparse": in_folder(sparse(b"BM"), "a.bmp"),
+    "png": in_folder(png(40_000, 40_000), "a.png"),
+    "large png": in_folder(png(12_000, 12_000), "a.png"),
+    "tiff": in_folder(tiff(1 << 20, 1 << 20), "a.tiff"),
+    "sparse": in_folder(sparse(b"BM"), "a.bmp"),
     "ppm": in_folder(text(b"P6 100000 100000 255\n"), "a.ppm"),
     "many": lambda path: [path.mkdir(), *[(path / f"{n}.png").touch() for n in range(5000)]],
     "gif": in_folder(text(b"GIF89a" + struct.pack("<HH", 65535, 65535) + bytes(100)), "a.gif"),
-}  # fmt: skip
+}
 
 # kind: its reader, the suffix of its files, and the inputs.
 KINDS: dict[str, tuple[Read, str, dict[str, Make]]] = {
@@ -278,7 +306,11 @@ KINDS: dict[str, tuple[Read, str, dict[str, Make]]] = {
     "data npy": (bomb_readers.read_data, ".npy", NPY),
     "data pt": (bomb_readers.read_data, ".pt", ZIP),
     "pictures": (bomb_readers.read_pictures, "", PICTURES),
-    "text": (bomb_readers.read_text_data, ".txt", {"sparse": sparse(b"a"), "long": text(lambda: b"a" * (16 << 20))}),
+    "text": (
+        bomb_readers.read_text_data,
+        ".txt",
+        {"sparse": sparse(b"a"), "long": text(lambda: b"a" * (16 << 20))},
+    ),
     "checkpoint": (bomb_readers.read_weights, ".pt", ZIP),
     "checkpoint npz": (bomb_readers.read_weights, ".npz", NPZ),
     "safetensors": (bomb_readers.read_weights, ".safetensors", SAFETENSORS),
@@ -288,25 +320,48 @@ KINDS: dict[str, tuple[Read, str, dict[str, Make]]] = {
     "trace": (bomb_readers.read_npu_trace, ".gz", TRACES),
     "log": (bomb_readers.read_log, ".log", LOGS),
     "board": (bomb_readers.read_board_file, ".toml", TOML),
-    "ini": (bomb_readers.read_ini, ".ini", {"lines": text(lambda: "[a]\nb = 1\n" * 100_000), "sparse": sparse(b"[a]\n"),
-        "interpolates": text(lambda: "[System_Config.a]\ncore_clock = %(a0)s\n" + "".join(
-            f"a{n} = " + f"%(a{n + 1})s" * 100 + "\n" for n in range(9)) + "a9 = 1\n"),
-        "inherits": text(lambda: "".join(f"[Memory_Mode.{n}]\ninherit=Memory_Mode.{n + 1}\n" for n in range(20_000)))}),
+    "ini": (
+        bomb_readers.read_ini,
+        ".ini",
+        {
+            "lines": text(lambda: "[a]\nb = 1\n" * 100_000),
+            "sparse": sparse(b"[a]\n"),
+            "interpolates": text(
+                lambda: (
+                    "[System_Config.a]\ncore_clock = %(a0)s\n"
+                    + "".join(f"a{n} = " + f"%(a{n + 1})s" * 100 + "\n" for n in range(9))
+                    + "a9 = 1\n"
+                )
+            ),
+            "inherits": text(
+                lambda: "".join(f"[Memory_Mode.{n}]\ninherit=Memory_Mode.{n + 1}\n" for n in range(20_000))
+            ),
+        },
+    ),
     "pass_args": (bomb_readers.read_pass_args, ".toml", TOML | JSON),
     "plug-in": (bomb_readers.read_plugin, ".py", PYTHON),
     "source": (bomb_readers.read_source, ".py", PYTHON),
     "new project": (bomb_readers.read_new_project, ".py", PYTHON),
     "numbers": (bomb_readers.read_numbers_file, ".json", JSON),
-    "numbers csv": (bomb_readers.read_numbers_file, ".csv", {"lines": text(lambda: "a,b\n" + "x,1\n" * (8 << 20)),
-        "columns": text(lambda: "a" + ",b" * (8 << 20)), "quote": text(lambda: '"' + "x" * (16 << 20))}),
+    "numbers csv": (
+        bomb_readers.read_numbers_file,
+        ".csv",
+        {
+            "lines": text(lambda: "a,b\n" + "x,1\n" * (8 << 20)),
+            "columns": text(lambda: "a" + ",b" * (8 << 20)),
+            "quote": text(lambda: '"' + "x" * (16 << 20)),
+        },
+    ),
     "runner": (bomb_readers.read_runner_file, ".elf", {"sparse": sparse(b"\x7fELF\1\1\1" + bytes(60))}),
-}  # fmt: skip
+}
 # Commands are text that the user pastes, not files.
 TYPED = {
-    "command": (bomb_readers.read_command, "", {
-        "quotes": text(lambda: "python -m a '" + "x" * (1 << 20)), "words": text(lambda: "a " * (1 << 20)),
-    }),
-}  # fmt: skip
+    "command": (
+        bomb_readers.read_command,
+        "",
+        {"quotes": text(lambda: "python -m a '" + "x" * (1 << 20)), "words": text(lambda: "a " * (1 << 20))},
+    )
+}
 ALL = KINDS | TYPED
 
 

@@ -25,9 +25,7 @@ HANG_S, STARTED_AGAIN_S = 300, 10
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.register_profile(
-    "quick", hypothesis.settings.get_profile("patient"), max_examples=25
-)
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("patient"), max_examples=25)
 
 
 def pytest_addoption(parser, pluginmanager):

@@ -79,16 +79,24 @@ ROWS: tuple[Row, ...] = (
     *_rows("keep_relu_clamps", f"{_CORRECTED}joined"),
     *_rows("fine_factors", f"{_CORRECTED}group_norm_wide", **_WIDE, off=("fine_steps",)),
     *_rows(
-        "fine_steps", f"{_CORRECTED}small_values", *(
-            f"{_UNSEEN}{name}" for name in
-            ("normed_layers", "rotary_gates", "soft_argmax", "capsules", "normed_residual")
-        ), **_WIDE, device=U85,
+        "fine_steps",
+        f"{_CORRECTED}small_values",
+        *(
+            f"{_UNSEEN}{name}"
+            for name in ("normed_layers", "rotary_gates", "soft_argmax", "capsules", "normed_residual")
+        ),
+        **_WIDE,
+        device=U85,
     ),
     *_rows(
-        "fine_tables", f"{_CORRECTED}root_mean_square", *(
-            f"{_UNSEEN}{name}" for name in
-            ("normed_layers", "rotary_gates", "masked_attention", "gated_steps")
-        ), **_WIDE, device=U85,
+        "fine_tables",
+        f"{_CORRECTED}root_mean_square",
+        *(
+            f"{_UNSEEN}{name}"
+            for name in ("normed_layers", "rotary_gates", "masked_attention", "gated_steps")
+        ),
+        **_WIDE,
+        device=U85,
     ),
     *_rows("bounded_masks", f"{_UNSEEN}masked_attention", f"{_UNSEEN}padded_attention", device=U85),
     *_rows("bounded_masks", f"{_UNSEEN}padded_attention", **_WIDE, device=U85),
@@ -134,13 +142,13 @@ ROWS: tuple[Row, ...] = (
     *_rows("views_reshaped", f"{_PASS}viewed", device=U85),
     *_rows("written_in_one_type", f"{_PASS}inverted_order", device=U85),
     *_rows("loops_of_single_numbers", f"{_PASS}halved_until_small", device=U85),
-)  # fmt: skip
+)
 ROWS_BY_KEY = {row.key: row for row in ROWS}
 
 # Rows that may cost without a gain, with the reason.
 EXCEPTIONS: Mapping[str, str] = {
     f"repeated_pixels single_mean_spread a16w8 {U55}": "Vela's process ends on such a resize, as "
-    "the row of the correction says; in the run that was kept it did not.",
+    "the row of the correction says; in the run that was kept it did not."
 }
 
 # Samples like the example, row by row: those for calibration, and others.
@@ -208,11 +216,13 @@ def _project(folder: Path, row: Row, *, on: bool) -> Any:
     text = _SAMPLES.format(module=module, name=name, calibrated=CALIBRATED, unseen=UNSEEN)
     (folder / samples).write_text(text)
     made = project(
-        row.network, row.config, row.device,
+        row.network,
+        row.config,
+        row.device,
         calibration=DataSource(spec=f"{samples}:calibration"),
         evaluation=Evaluation(data=DataSource(spec=f"{samples}:unseen")),
         verification=Verification(samples=UNSEEN),
-    )  # fmt: skip
+    )
     off = row.off if on else (*row.off, row.correction)
     options = dict.fromkeys(off, False)
     return edits.set_target(made, TargetChoice(id=row.device, options=options))
@@ -249,8 +259,17 @@ def _decibel(figures: Figures) -> float:
 
 def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page of the guide from the figures, in the order of the rows."""
-    header = ("correction", "network", "device, config", "quality without", "quality with",
-              "steps", "cycles without", "cycles with", "CPU operators")  # fmt: skip
+    header = (
+        "correction",
+        "network",
+        "device, config",
+        "quality without",
+        "quality with",
+        "steps",
+        "cycles without",
+        "cycles with",
+        "CPU operators",
+    )
     rows = (_cells(row, kept[row.key]) for row in ROWS if row.key in kept)
     exceptions = (f"`{key}` may cost: {reason}" for key, reason in EXCEPTIONS.items())
     return "\n".join([_ABOUT, *table(header, rows), *exceptions]).rstrip() + "\n"
@@ -260,11 +279,16 @@ def _cells(row: Row, figures: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the cells of a row; pairs of numbers are without and with the correction."""
     on, off = Figures(**figures["with"]), Figures(**figures["without"])
     return (
-        f"`{row.correction}`", f"`{row.network.rpartition(':')[2]}`",
+        f"`{row.correction}`",
+        f"`{row.network.rpartition(':')[2]}`",
         f"{row.device.removeprefix('ethos-').upper()}, {row.config}",
-        _quality(off), _quality(on), f"{_number(off.steps)} to {_number(on.steps)}",
-        _number(off.cycles), _number(on.cycles), f"{_number(off.cpu)} to {_number(on.cpu)}",
-    )  # fmt: skip
+        _quality(off),
+        _quality(on),
+        f"{_number(off.steps)} to {_number(on.steps)}",
+        _number(off.cycles),
+        _number(on.cycles),
+        f"{_number(off.cpu)} to {_number(on.cpu)}",
+    )
 
 
 def _quality(figures: Figures) -> str:

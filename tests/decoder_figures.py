@@ -39,9 +39,7 @@ class Form:
     @property
     def command(self) -> str:
         """The options of ``workbench new``."""
-        return (
-            f"--recipe {self.recipe} --mode {self.mode} --scope {self.scope} --caches {self.caches}"
-        )
+        return f"--recipe {self.recipe} --mode {self.mode} --scope {self.scope} --caches {self.caches}"
 
 
 FORMS = (
@@ -68,16 +66,17 @@ def measured(form: Form, context: int) -> dict[str, Any]:
     engine = Engine(Path(tempfile.mkdtemp()))
     try:
         project = begin(
-            recipes()[form.recipe], engine.folder / "net.qwb", mode=form.mode, scope=form.scope,
+            recipes()[form.recipe],
+            engine.folder / "net.qwb",
+            mode=form.mode,
+            scope=form.scope,
             caches=form.caches,
-        )  # fmt: skip
+        )
         figures: dict[str, Any] = {}
         if context == CONTEXTS[0]:
             assert engine.run(project, "evaluate") == "done", engine.failure
             text = engine.result(project, "evaluate").text
-            figures = {
-                "perplexity": text.perplexity_quantized, "perplexity_float": text.perplexity_float,
-            }  # fmt: skip
+            figures = {"perplexity": text.perplexity_quantized, "perplexity_float": text.perplexity_float}
         else:
             code = engine.folder / "net_model.py"
             was = code.read_text()
@@ -91,11 +90,14 @@ def measured(form: Form, context: int) -> dict[str, Any]:
     finally:
         engine.close()
     return figures | {
-        "ms": sum(v.inference_ms for v in lowered.vela), "caches": _cache_bytes(method),
+        "ms": sum(v.inference_ms for v in lowered.vela),
+        "caches": _cache_bytes(method),
         "pools": sum(method.planned),
-        "scratch": max(v.scratch_bytes for v in lowered.vela), "program": lowered.pte_bytes,
-        "cpu": len(lowered.cpu_nodes), "delegates": lowered.delegates,
-    }  # fmt: skip
+        "scratch": max(v.scratch_bytes for v in lowered.vela),
+        "program": lowered.pte_bytes,
+        "cpu": len(lowered.cpu_nodes),
+        "delegates": lowered.delegates,
+    }
 
 
 def _cache_bytes(method: Any) -> int:

@@ -14,10 +14,20 @@ from unittest import mock
 
 # Calls through which the program changes the disk.
 CALLS = (
-    (os, "open"), (os, "fsync"), (os, "write"), (os, "replace"), (os, "rename"), (os, "fdopen"),
-    (os, "chmod"), (os, "mkdir"), (pathlib.Path, "replace"), (pathlib.Path, "rename"),
-    (pathlib.Path, "write_bytes"), (pathlib.Path, "write_text"), (pathlib.Path, "mkdir"),
-)  # fmt: skip
+    (os, "open"),
+    (os, "fsync"),
+    (os, "write"),
+    (os, "replace"),
+    (os, "rename"),
+    (os, "fdopen"),
+    (os, "chmod"),
+    (os, "mkdir"),
+    (pathlib.Path, "replace"),
+    (pathlib.Path, "rename"),
+    (pathlib.Path, "write_bytes"),
+    (pathlib.Path, "write_text"),
+    (pathlib.Path, "mkdir"),
+)
 
 
 class _Counter:
@@ -136,8 +146,10 @@ class _Reads:
         self._stack.enter_context(self._copies)
         opened = self._opened(io.open)
         for place, name, call in (
-            (builtins, "open", opened), (io, "open", opened), (os, "open", self._descriptor()),
-        ):  # fmt: skip
+            (builtins, "open", opened),
+            (io, "open", opened),
+            (os, "open", self._descriptor()),
+        ):
             self._stack.enter_context(mock.patch.object(place, name, call))
 
     def __exit__(self, *_error):

@@ -41,10 +41,27 @@ MAX_S, MAX_WAIT_S = 20.0, 120.0
 MAX_BYTES = 500 << 20
 # Pieces that are hard for readers of numbers, of nested values, of text and of lines.
 _PIECES = (
-    b"9" * 5000, b"-" + b"9" * 400, b"[" * 3000, b'{"a":' * 2000, b"NaN", b"1e999", b"-Infinity",
-    b"\xff\xfe", b"\xed\xa0\x80", b"\0", b"\x1b]0;x\a", b"\r", b"\n", b"%", b"=", b"\xc2\x9b",
-    "\u202e".encode(), "\u0663".encode(), "\u00b2".encode(), b"x" * 70_000,
-)  # fmt: skip
+    b"9" * 5000,
+    b"-" + b"9" * 400,
+    b"[" * 3000,
+    b'{"a":' * 2000,
+    b"NaN",
+    b"1e999",
+    b"-Infinity",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b"\0",
+    b"\x1b]0;x\a",
+    b"\r",
+    b"\n",
+    b"%",
+    b"=",
+    b"\xc2\x9b",
+    "\u202e".encode(),
+    "\u0663".encode(),
+    "\u00b2".encode(),
+    b"x" * 70_000,
+)
 _EXTREMES = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 
 
@@ -98,10 +115,32 @@ def mutated(source: random.Random, data: bytes, others: list[bytes]) -> bytes:
 
 
 _ODD = (
-    None, True, -1, 0, 1 << 70, 1e308, float("inf"), float("nan"), "", "\0", "\ud800",
-    "x" * 300, 10**400, "9" * 5000,
-    "../../x", "/dev/zero", "/", [], {}, [[]], {"a": {}}, "a:b", "model.py:net", "\u00e9", "{x}",
-)  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    1 << 70,
+    1e308,
+    float("inf"),
+    float("nan"),
+    "",
+    "\0",
+    "\ud800",
+    "x" * 300,
+    10**400,
+    "9" * 5000,
+    "../../x",
+    "/dev/zero",
+    "/",
+    [],
+    {},
+    [[]],
+    {"a": {}},
+    "a:b",
+    "model.py:net",
+    "\u00e9",
+    "{x}",
+)
 
 
 @functools.cache
@@ -170,8 +209,7 @@ def _traces() -> tuple[list[bytes], Reader]:
     from workbench.deploy.simulators.counters import read_trace, recorded
 
     events = [
-        {"name": "a", "ph": "C", "ts": 1.5 * n, "tid": "PMU", "args": {"PMU": n % 7}}
-        for n in range(60)
+        {"name": "a", "ph": "C", "ts": 1.5 * n, "tid": "PMU", "args": {"PMU": n % 7}} for n in range(60)
     ]
     text = json.dumps({"traceEvents": events}).encode()
 
@@ -271,10 +309,7 @@ def _boards() -> tuple[list[bytes], Reader]:
 def _pass_args() -> tuple[list[bytes], Reader]:
     from workbench.targets.formats.pass_args import parse
 
-    bases = [
-        b'by = "type"\n[default.config]\nname = "integer"\ndata_in_width = 8\n',
-        b'{"by": "name"}',
-    ]
+    bases = [b'by = "type"\n[default.config]\nname = "integer"\ndata_in_width = 8\n', b'{"by": "name"}']
     return bases, lambda data, _: parse(data.decode(errors="replace"), "a.toml")
 
 
@@ -338,16 +373,21 @@ def _arrays() -> tuple[list[bytes], Reader]:
 
 
 KINDS: dict[str, Callable[[], tuple[list[bytes], Reader]]] = {
-    "pte": _programs, "traces": _traces, "etdumps": _etdumps,
-    "runners": _runners, "projects": _projects,
-    "histories": _histories, "boards": _boards, "pass_args": _pass_args,
-    "archives": _archives, "arrays": _arrays, **FURTHER_KINDS,
-}  # fmt: skip
+    "pte": _programs,
+    "traces": _traces,
+    "etdumps": _etdumps,
+    "runners": _runners,
+    "projects": _projects,
+    "histories": _histories,
+    "boards": _boards,
+    "pass_args": _pass_args,
+    "archives": _archives,
+    "arrays": _arrays,
+    **FURTHER_KINDS,
+}
 
 
-def run(
-    kind: str, count: int, seed: int, seconds: float = math.inf, keep: Path | None = None
-) -> Report:
+def run(kind: str, count: int, seed: int, seconds: float = math.inf, keep: Path | None = None) -> Report:
     """Read mutated inputs of a kind, until a number or a time is reached; return what was found.
 
     The first input of each fault is kept in a folder, if one is given.
@@ -426,9 +466,7 @@ def _read(read: Reader, data: bytes, folder: Path, report: Report) -> None:
         report.refused += 1
     except Exception as error:  # noqa: BLE001 - that is what is looked for
         where = traceback.extract_tb(error.__traceback__)[-1]
-        report.faults.append(
-            f"{type(error).__name__}: {str(error)[:120]} at {where.filename}:{where.lineno}"
-        )
+        report.faults.append(f"{type(error).__name__}: {str(error)[:120]} at {where.filename}:{where.lineno}")
     # On a busy machine only the time of the processor says what an input costs.
     used, elapsed = time.process_time() - cpu, time.monotonic() - begun
     report.longest_s = max(report.longest_s, used)

@@ -83,44 +83,56 @@ class Published:
 
 PUBLISHED = (
     Published(
-        "rounding", "ResNet-18 and ResNet-50, 4-bit weights: within 1 point of float",
-        "Nagel et al. 2020 (AdaRound), abstract", "digits",
+        "rounding",
+        "ResNet-18 and ResNet-50, 4-bit weights: within 1 point of float",
+        "Nagel et al. 2020 (AdaRound), abstract",
+        "digits",
     ),
     Published(
-        "rounding", "DeepLabv3 on MobileNetV2, 4-bit weights, 8-bit activations: 72.9 mIoU in "
+        "rounding",
+        "DeepLabv3 on MobileNetV2, 4-bit weights, 8-bit activations: 72.9 mIoU in "
         "float, 6.1 rounded to nearest, 70.9 with AdaRound",
-        "AIMET, README, table AdaRound", "mobilenet",
+        "AIMET, README, table AdaRound",
+        "mobilenet",
     ),
     Published(
-        "gptq", "OPT and BLOOM up to 175 billion weights, 3 or 4-bit weights, activations in "
+        "gptq",
+        "OPT and BLOOM up to 175 billion weights, 3 or 4-bit weights, activations in "
         "float: negligible loss of perplexity",
-        "Frantar et al. 2022 (GPTQ), abstract", "transformer",
+        "Frantar et al. 2022 (GPTQ), abstract",
+        "transformer",
     ),
     Published(
-        "scales", "VILA-1.5-3B, 4-bit weights in groups of 128, activations in float: VQA-v2 80.0, "
-        "80.4 in float",
-        "Lin et al. 2023 (AWQ), README of llm-awq", "",
+        "scales",
+        "VILA-1.5-3B, 4-bit weights in groups of 128, activations in float: VQA-v2 80.0, 80.4 in float",
+        "Lin et al. 2023 (AWQ), README of llm-awq",
+        "",
         "Ethos-U has one step per output channel and no groups, so that a scale of a channel "
         "changes the steps of all others.",
     ),
     Published(
-        "smooth", "OPT-175B, 8-bit weights and activations: negligible loss",
-        "Xiao et al. 2022 (SmoothQuant), abstract", "",
+        "smooth",
+        "OPT-175B, 8-bit weights and activations: negligible loss",
+        "Xiao et al. 2022 (SmoothQuant), abstract",
+        "",
         "The outliers of activations that it moves occur in language models of billions of "
         "weights; none of these networks has them.",
     ),
     Published(
-        "equalize", "MobileNetV2, 8 bits with one step per tensor, with `bias`: 71.1 %, 71.7 in "
-        "float",
-        "Nagel et al. 2019 (DFQ), README of AIMET, table DFQ", "",
+        "equalize",
+        "MobileNetV2, 8 bits with one step per tensor, with `bias`: 71.1 %, 71.7 in float",
+        "Nagel et al. 2019 (DFQ), README of AIMET, table DFQ",
+        "",
         "Here each output channel has its own step, which does most of what equalised layers do.",
     ),
     Published(
-        "norms", "MobileNetV2 in training with quantization",
-        "Nagel et al. 2021, A White Paper on Neural Network Quantization, section 5.2", "",
+        "norms",
+        "MobileNetV2 in training with quantization",
+        "Nagel et al. 2021, A White Paper on Neural Network Quantization, section 5.2",
+        "",
         "Published for training; this is after it.",
     ),
-)  # fmt: skip
+)
 
 
 def measured(engine: Any, network: Network, improvers: Sequence[str]) -> dict[str, float | None]:
@@ -130,18 +142,19 @@ def measured(engine: Any, network: Network, improvers: Sequence[str]) -> dict[st
 
     weights, calibration, unseen = network.files
     made = project(
-        f"{network.module}:{network.name}", CONFIG, network.device, improvers=tuple(improvers),
+        f"{network.module}:{network.name}",
+        CONFIG,
+        network.device,
+        improvers=tuple(improvers),
         calibration=DataSource(spec=calibration),
         evaluation=Evaluation(data=DataSource(spec=unseen), limit=UNSEEN),
-    )  # fmt: skip
+    )
     model = made.model.model_copy(update={"weights": weights})
     made = made.model_copy(update={"model": model})
     if engine.run(made, "evaluate") != "done":
         raise SystemExit(f"{network.name} {improvers}: {engine.failure}")
     result = engine.result(made, "evaluate")
-    return {
-        "sqnr_db": result.sqnr_db, "top1": result.top1_quantized, "top1_float": result.top1_float,
-    }  # fmt: skip
+    return {"sqnr_db": result.sqnr_db, "top1": result.top1_quantized, "top1_float": result.top1_float}
 
 
 def place(network: Network, trained: Path, folder: Path) -> None:
@@ -164,19 +177,14 @@ def page(kept: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
     header = ("transform", *(f"`{network.name}`" for network in networks))
     for title, cell in (("", _sqnr), ("## Top-1 [%]", _top1)):
         lines += [title, ""] if title else []
-        rows = [
-            (f"`{name}`", *(cell(kept[network.name][name]) for network in networks))
-            for name in SETTINGS
-        ]
+        rows = [(f"`{name}`", *(cell(kept[network.name][name]) for network in networks)) for name in SETTINGS]
         if title:
             floats = (f"{100 * kept[n.name]['none']['top1_float']:.1f}" for n in networks)
             rows.insert(0, ("float", *floats))
         lines += table(header, rows)
     lines += ["## What helps", "", *(f"- {line}" for line in _verdicts(kept, networks)), ""]
     lines += ["## Published gains", ""]
-    lines += table(
-        ("transform", "published", "here"), [_comparison(row, kept) for row in PUBLISHED]
-    )
+    lines += table(("transform", "published", "here"), [_comparison(row, kept) for row in PUBLISHED])
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -206,16 +214,11 @@ def _verdicts(kept: Mapping[str, Any], networks: Sequence[Network]) -> list[str]
     """Return for each transform on which networks it gains, loses, or does nothing."""
     lines = []
     for name in [n for n in SETTINGS if n != "none"]:
-        gains = {
-            n.name: kept[n.name][name]["sqnr_db"] - kept[n.name]["none"]["sqnr_db"]
-            for n in networks
-        }
+        gains = {n.name: kept[n.name][name]["sqnr_db"] - kept[n.name]["none"]["sqnr_db"] for n in networks}
         better = [n for n, gain in gains.items() if gain >= LEAST_GAIN_DB]
         worse = [n for n, gain in gains.items() if gain <= -LEAST_GAIN_DB]
         mean = sum(gains.values()) / len(gains)
-        verdict = (
-            f"helps {len(better)} of {len(gains)} networks" if better else "does not help here"
-        )
+        verdict = f"helps {len(better)} of {len(gains)} networks" if better else "does not help here"
         loses = f"; it makes {' and '.join(worse)} worse" if worse else ""
         lines.append(f"`{name}` {verdict}, {mean:+.1f} dB on average{loses}.")
     return lines

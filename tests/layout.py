@@ -111,11 +111,14 @@ def _overlaps(parent: QWidget) -> Iterator[str]:
     if layout is None:
         return
     placed = [
-        child for child in parent.children()
-        if isinstance(child, QWidget) and child.isVisible() and not child.isWindow()
+        child
+        for child in parent.children()
+        if isinstance(child, QWidget)
+        and child.isVisible()
+        and not child.isWindow()
         and not isinstance(child, QScrollBar | QSizeGrip | QSplitterHandle)
         and layout.indexOf(child) >= 0
-    ]  # fmt: skip
+    ]
     for number, widget in enumerate(placed):
         here = widget.geometry()
         if not _is_scrolled(widget):

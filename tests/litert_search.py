@@ -55,16 +55,12 @@ def _next(w, random, x, values):
         lambda: ops.requantized(w, x),
         lambda: ops.sliced(w, x, (0, 1, 0, 0), (1, x.shape[1] - 1, *x.shape[2:])),
         lambda: ops.joined(w, [x, ops.function(w, "RELU", x)], int(random.choice([1, 2, 3]))),
-        lambda: ops.binary(
-            w, str(random.choice(["ADD", "SUB", "MUL"])), x, same[-1] if same else x
-        ),
+        lambda: ops.binary(w, str(random.choice(["ADD", "SUB", "MUL"])), x, same[-1] if same else x),
     ]
     if w.dtype == "int8":
         names = ["LOGISTIC", "TANH", "HARD_SWISH", "SOFTMAX"]
         choices += [lambda: ops.function(w, str(random.choice(names)), x)]
-        choices += [
-            lambda: ops.resize(w, "RESIZE_NEAREST_NEIGHBOR", x, (2 * x.shape[1], 2 * x.shape[2]))
-        ]
+        choices += [lambda: ops.resize(w, "RESIZE_NEAREST_NEIGHBOR", x, (2 * x.shape[1], 2 * x.shape[2]))]
     fits = x.shape[1] > 2 and x.shape[2] > 2 and np.prod(x.shape) < _MOST
     return choices[int(random.integers(len(choices)))]() if fits else ops.requantized(w, x)
 
@@ -121,12 +117,7 @@ def _head(w, x, classes):
     return ops.function(w, "SOFTMAX", ops.fully_connected(w, flat, classes))
 
 
-NETWORKS = {
-    "mobile": mobile,
-    "keywords": keywords,
-    "residual": residual,
-    "autoencoder": autoencoder,
-}
+NETWORKS = {"mobile": mobile, "keywords": keywords, "residual": residual, "autoencoder": autoencoder}
 
 
 def compiled(model, device, folder, name):
@@ -136,9 +127,7 @@ def compiled(model, device, folder, name):
     into = Path(folder) / device
     vela = Path(sys.executable).with_name("vela")
     subprocess.run(
-        [vela, path, "--accelerator-config", device, "--output-dir", into],
-        capture_output=True,
-        check=False,
+        [vela, path, "--accelerator-config", device, "--output-dir", into], capture_output=True, check=False
     )
     made = into / f"{name}_vela.tflite"
     return (path, made) if made.exists() else None
@@ -177,9 +166,7 @@ def main():
             for device in DEVICES
         ]
         pairs = [one for one in made if one[2] is not None]
-        for (name, device, _), result in zip(
-            pairs, differences([p[2] for p in pairs]), strict=True
-        ):
+        for (name, device, _), result in zip(pairs, differences([p[2] for p in pairs]), strict=True):
             if "error" in result:
                 refused += 1
                 print(f"{name} {device}: {result['error']}")

@@ -64,13 +64,20 @@ def tests_of(package: str) -> list[str]:
 def prepare(copy: Path, package: str, modules: Sequence[str]) -> Path:
     """Let Cosmic Ray list the mutants of a package; return its session."""
     command = [
-        sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
-        "--hypothesis-seed=0", *tests_of(package),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--hypothesis-seed=0",
+        *tests_of(package),
+    ]
     config, session = copy / f"{package or 'top'}.toml", copy / f"{package or 'top'}.sqlite"
-    config.write_text(
-        _CONFIG.format(modules=list(modules), timeout=TIMEOUT_S, command=shlex.join(command))
-    )
+    config.write_text(_CONFIG.format(modules=list(modules), timeout=TIMEOUT_S, command=shlex.join(command)))
     # Every mutant would be killed by tests that fail without one.
     _run(copy, "baseline", config)
     _run(copy, "init", config, session)

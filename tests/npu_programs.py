@@ -64,9 +64,7 @@ class Builder:
     """Writes a TOSA program; random constants come from ``generator``."""
 
     generator: np.random.Generator
-    graph: Any = field(
-        default_factory=lambda: ts.TosaSerializer("", ts.ConstMode.EMBED, 1, 0, 0, False)
-    )
+    graph: Any = field(default_factory=lambda: ts.TosaSerializer("", ts.ConstMode.EMBED, 1, 0, 0, False))
     values: list[Value] = field(default_factory=list)
     number: int = 0
 
@@ -89,9 +87,15 @@ class Builder:
         return name
 
     def add(
-        self, operator: str, inputs: list[Value | str], shape: Any, dtype: str, *given: Any,
-        attribute: str, **named: Any,
-    ) -> Value:  # fmt: skip
+        self,
+        operator: str,
+        inputs: list[Value | str],
+        shape: Any,
+        dtype: str,
+        *given: Any,
+        attribute: str,
+        **named: Any,
+    ) -> Value:
         """Add an operation with one output."""
         if min(shape, default=1) < 1 or np.prod(shape) > 60_000:
             raise Impossible(f"{operator}: {shape}")
@@ -124,13 +128,22 @@ class Builder:
         mode = modes[0] if narrow else modes[rounding]
         parameters = [
             self.constant(multipliers, "INT16" if narrow else "INT32"),
-            self.constant(shifts, "INT8"), self.zero(x.dtype, zero[0]), self.zero(dtype, zero[1]),
-        ]  # fmt: skip
+            self.constant(shifts, "INT8"),
+            self.zero(x.dtype, zero[0]),
+            self.zero(dtype, zero[1]),
+        ]
         return self.add(
-            "RESCALE", [x, *parameters], x.shape, dtype, attribute="Rescale",
-            scale32=not narrow, rounding_mode=mode, per_channel=len(scales) > 1,
-            input_unsigned=False, output_unsigned=False,
-        )  # fmt: skip
+            "RESCALE",
+            [x, *parameters],
+            x.shape,
+            dtype,
+            attribute="Rescale",
+            scale32=not narrow,
+            rounding_mode=mode,
+            per_channel=len(scales) > 1,
+            input_unsigned=False,
+            output_unsigned=False,
+        )
 
 
 def _earlier(b: Builder, x: Value, p: Parameters, axis: int | None = None) -> Value | None:
@@ -185,9 +198,7 @@ def _convolution(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
     return b.rescale(made, x.dtype, scale, (0, _zero(g, x.dtype)), p["rounding"])
 
 
-def _window(
-    h: int, w: int, p: Parameters, dilation: tuple[int, int] = (1, 1)
-) -> tuple[list[int], list[int]]:
+def _window(h: int, w: int, p: Parameters, dilation: tuple[int, int] = (1, 1)) -> tuple[list[int], list[int]]:
     """Return the padding and output size of a window; the padding makes the strides fit."""
     pads, out = [], []
     for size, kernel, stride, step, wanted in zip(
@@ -213,14 +224,24 @@ def _pool(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
     common = {"kernel": list(p["kernel"]), "stride": list(p["stride"]), "pad": pads}
     if kind == "max":
         return b.add(
-            "MAX_POOL2D", [x], (n, *out, c), x.dtype, attribute="MaxPool2d", **common,
+            "MAX_POOL2D",
+            [x],
+            (n, *out, c),
+            x.dtype,
+            attribute="MaxPool2d",
+            **common,
             nan_mode=ts.NanPropagationMode.PROPAGATE,
-        )  # fmt: skip
+        )
     zero = b.zero(x.dtype, _zero(b.generator, x.dtype))
     return b.add(
-        "AVG_POOL2D", [x, zero, zero], (n, *out, c), x.dtype, attribute="AvgPool2d", **common,
+        "AVG_POOL2D",
+        [x, zero, zero],
+        (n, *out, c),
+        x.dtype,
+        attribute="AvgPool2d",
+        **common,
         acc_type=ts.DType.INT32,
-    )  # fmt: skip
+    )
 
 
 def _binary(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
@@ -233,8 +254,14 @@ def _binary(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
         if x.dtype != "INT8":
             raise Impossible("type")
         pair = [b.rescale(v, "INT32", 1.0) for v in (x, other)]
-        made = b.add(kind, [*pair], x.shape, "INT32", attribute=kind.capitalize(),
-                     nan_mode=ts.NanPropagationMode.PROPAGATE)  # fmt: skip
+        made = b.add(
+            kind,
+            [*pair],
+            x.shape,
+            "INT32",
+            attribute=kind.capitalize(),
+            nan_mode=ts.NanPropagationMode.PROPAGATE,
+        )
         return b.rescale(made, x.dtype, 1.0)
     zeros = _zero(g, x.dtype), _zero(g, x.dtype)
     if kind == "MUL":
@@ -270,9 +297,15 @@ def _clamp(b: Builder, x: Value, p: Parameters) -> Value:
     factor = 1 if x.dtype == "INT8" else 250
     bounds = [list(np.asarray([v * factor], NUMPY[x.dtype]).view(np.uint8)) for v in (low, high)]
     return b.add(
-        "CLAMP", [x], x.shape, x.dtype, [int(v) for v in bounds[0]], [int(v) for v in bounds[1]],
-        attribute="Clamp", nan_mode=ts.NanPropagationMode.PROPAGATE,
-    )  # fmt: skip
+        "CLAMP",
+        [x],
+        x.shape,
+        x.dtype,
+        [int(v) for v in bounds[0]],
+        [int(v) for v in bounds[1]],
+        attribute="Clamp",
+        nan_mode=ts.NanPropagationMode.PROPAGATE,
+    )
 
 
 def _reduce(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
@@ -283,8 +316,15 @@ def _reduce(b: Builder, x: Value, p: Parameters, kind: str) -> Value:
         wide = b.rescale(x, "INT32", 1.0, (zero, 0))
         made = b.add("REDUCE_SUM", [wide], shape, "INT32", attribute="ReduceSum", axis=axis)
         return b.rescale(made, x.dtype, 1 / x.shape[axis], (0, zero), p["rounding"])
-    return b.add(f"REDUCE_{kind}", [x], shape, x.dtype, attribute=f"Reduce{kind.capitalize()}",
-                 axis=axis, nan_mode=ts.NanPropagationMode.PROPAGATE)  # fmt: skip
+    return b.add(
+        f"REDUCE_{kind}",
+        [x],
+        shape,
+        x.dtype,
+        attribute=f"Reduce{kind.capitalize()}",
+        axis=axis,
+        nan_mode=ts.NanPropagationMode.PROPAGATE,
+    )
 
 
 def _layout(  # noqa: PLR0911 - one for each kind
@@ -297,8 +337,7 @@ def _layout(  # noqa: PLR0911 - one for each kind
         order = [axis_ for axis_ in p["order"] if axis_ < rank]
         if order[0] != 0 and shape[0] != 1:
             raise Impossible("batch")
-        return b.add("TRANSPOSE", [x], [shape[i] for i in order], x.dtype, order,
-                     attribute="Transpose")  # fmt: skip
+        return b.add("TRANSPOSE", [x], [shape[i] for i in order], x.dtype, order, attribute="Transpose")
     if kind == "RESHAPE":
         shape = [1, int(np.prod(shape[1:-1])) if rank > 2 else 1, 1, shape[-1]]
         if x.shape[0] != 1:
@@ -310,8 +349,7 @@ def _layout(  # noqa: PLR0911 - one for each kind
         begin = p["amount"] % shape[axis]
         start = [begin if i == axis else 0 for i in range(rank)]
         shape[axis] -= begin
-        return b.add("SLICE", [x, b.shape(start), b.shape(shape)], shape, x.dtype,
-                     attribute="Slice")  # fmt: skip
+        return b.add("SLICE", [x, b.shape(start), b.shape(shape)], shape, x.dtype, attribute="Slice")
     if kind == "CONCAT":
         limits = np.iinfo(NUMPY[x.dtype])
         other = [p["amount"] + 1 if i == axis else n for i, n in enumerate(shape)]
@@ -354,9 +392,13 @@ def _resize(b: Builder, x: Value, p: Parameters) -> Value:
     wide = x.dtype if not bilinear else ("INT32" if x.dtype == "INT8" else "INT48")
     mode = ts.ResizeMode.BILINEAR if bilinear else ts.ResizeMode.NEAREST
     made = b.add(
-        "RESIZE", [x, b.shape(scale), b.shape(offset), b.shape(border)], (n, *out, c), wide, mode,
+        "RESIZE",
+        [x, b.shape(scale), b.shape(offset), b.shape(border)],
+        (n, *out, c),
+        wide,
+        mode,
         attribute="Resize",
-    )  # fmt: skip
+    )
     if not bilinear:
         return made
     return b.rescale(made, x.dtype, 1.0 / (numerator * numerator))
@@ -364,10 +406,10 @@ def _resize(b: Builder, x: Value, p: Parameters) -> Value:
 
 def _matmul(b: Builder, x: Value, p: Parameters) -> Value:
     rows, columns = int(np.prod(x.shape[:-1])), x.shape[-1]
-    flat = b.add("RESHAPE", [x, b.shape([1, rows, columns])], (1, rows, columns), x.dtype,
-                 attribute="Reshape")  # fmt: skip
-    turned = b.add("TRANSPOSE", [flat], (1, columns, rows), x.dtype, [0, 2, 1],
-                   attribute="Transpose")  # fmt: skip
+    flat = b.add(
+        "RESHAPE", [x, b.shape([1, rows, columns])], (1, rows, columns), x.dtype, attribute="Reshape"
+    )
+    turned = b.add("TRANSPOSE", [flat], (1, columns, rows), x.dtype, [0, 2, 1], attribute="Transpose")
     zero = b.zero(x.dtype, _zero(b.generator, x.dtype))
     wide = "INT32" if x.dtype == "INT8" else "INT48"
     made = b.add("MATMUL", [flat, turned, zero, zero], (1, rows, rows), wide, attribute="MatMul")
@@ -398,7 +440,7 @@ OPERATIONS: dict[str, Build] = {
     },
     "resize": _resize,
     "matmul": _matmul,
-}  # fmt: skip
+}
 
 
 def drawn(seed: int) -> Case:

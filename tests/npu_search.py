@@ -24,15 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.npu_programs import (
-    DEVICES,
-    NUMPY,
-    Array,
-    Case,
-    Impossible,
-    drawn,
-    program_of,
-)
+from tests.npu_programs import DEVICES, NUMPY, Array, Case, Impossible, drawn, program_of
 from workbench.errors import WorkbenchError
 from workbench.npu.program import load
 from workbench.npu.state import Options
@@ -51,9 +43,12 @@ def compiled(case: Case, program: bytes) -> bytes:
 
     system, memory = DEVICES[case.device]
     arguments = [
-        f"--accelerator-config={case.device}", "--output-format=raw", "--config=Arm/vela.ini",
-        f"--system-config={system}", f"--memory-mode={memory}",
-    ]  # fmt: skip
+        f"--accelerator-config={case.device}",
+        "--output-format=raw",
+        "--config=Arm/vela.ini",
+        f"--system-config={system}",
+        f"--memory-mode={memory}",
+    ]
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             return bytes(vela_compile(program, arguments).processed_bytes)
@@ -139,10 +134,23 @@ def smaller(case: Case) -> Iterator[Case]:
                 shape = tuple(size if i == axis else n for i, n in enumerate(case.shape))
                 yield replace(case, shape=shape)
     plain = {
-        "kernel": [1, 1], "stride": [1, 1], "dilation": [1, 1], "pad": [0, 0], "channels": 1,
-        "multiplier": 1, "density": 1.0, "per_channel": False, "rounding": 0, "broadcast": [],
-        "amount": 0, "after": 0, "factor": 2, "half": False, "back": 0, "with": 0,
-    }  # fmt: skip
+        "kernel": [1, 1],
+        "stride": [1, 1],
+        "dilation": [1, 1],
+        "pad": [0, 0],
+        "channels": 1,
+        "multiplier": 1,
+        "density": 1.0,
+        "per_channel": False,
+        "rounding": 0,
+        "broadcast": [],
+        "amount": 0,
+        "after": 0,
+        "factor": 2,
+        "half": False,
+        "back": 0,
+        "with": 0,
+    }
     for index, (name, parameters) in enumerate(case.operations):
         for key, value in plain.items():
             if parameters.get(key, value) != value:
@@ -211,10 +219,7 @@ def main(arguments: list[str] | None = None) -> int:
         if word in WRONG:
             case = minimised(case, find)
             names = ", ".join(name for name, _ in case.operations)
-            print(
-                f"{case.seed} {case.device} {case.dtype} {case.shape}: {names}: {find(case)}",
-                flush=True,
-            )
+            print(f"{case.seed} {case.device} {case.dtype} {case.shape}: {names}: {find(case)}", flush=True)
             if options.keep:
                 _keep(options.keep, case)
     print(", ".join(f"{word} {count}" for word, count in outcomes.most_common()))

@@ -193,21 +193,26 @@ def _bound(within: Iterable[ast.AST]) -> set[str]:
     return {
         node.arg if isinstance(node, ast.arg) else node.id
         for node in within
-        if isinstance(node, ast.arg)
-        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     }
 
 
 def test_that_a_target_is_named_only_in_its_own_files():
     allowed = {
-        "workbench/targets/ethos_u/__init__.py", "workbench/targets/formats/__init__.py",
-        "workbench/targets/__init__.py", "workbench/targets/nnpa/__init__.py",
-        "workbench/script/__init__.py", "workbench/ids.py",
+        "workbench/targets/ethos_u/__init__.py",
+        "workbench/targets/formats/__init__.py",
+        "workbench/targets/__init__.py",
+        "workbench/targets/nnpa/__init__.py",
+        "workbench/script/__init__.py",
+        "workbench/ids.py",
         # The verb, the panel, the arithmetic and the operator of the same name: no targets.
         "workbench/pte/vela_tflite.py",
-        "workbench/cli/formats.py", "ui/features/formats/formats_panel.py", "ui/shared/panel.py",
-        "ui/shell/panels.py", "workbench/engine/array_jobs.py",
-    }  # fmt: skip
+        "workbench/cli/formats.py",
+        "ui/features/formats/formats_panel.py",
+        "ui/shared/panel.py",
+        "ui/shell/panels.py",
+        "workbench/engine/array_jobs.py",
+    }
     ids = [f'"{target.id}"' for target in TARGETS]
     found = [
         name(path)
@@ -256,16 +261,19 @@ def test_that_files_outside_the_engine_import_no_torch():
 @pytest.mark.slow
 def test_that_torch_is_not_imported_outside_the_engine():
     code = "".join(
-        f"import {dotted}\nassert not {HEAVY} & set(sys.modules), {dotted!r}\n"
-        for dotted in OUTSIDE
+        f"import {dotted}\nassert not {HEAVY} & set(sys.modules), {dotted!r}\n" for dotted in OUTSIDE
     )
     environment = {"QT_QPA_PLATFORM": "offscreen", "PATH": "", "HOME": str(ROOT)}
     if "PYTHONPATH" in os.environ:
         environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
     done = subprocess.run(
-        [sys.executable, "-c", f"import sys\n{code}"], capture_output=True, text=True,
-        check=False, cwd=ROOT, env=environment,
-    )  # fmt: skip
+        [sys.executable, "-c", f"import sys\n{code}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=environment,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -6,10 +6,29 @@ from tests import fuzz
 from workbench.errors import WorkbenchError
 
 LIGHT = (
-    "pte", "traces", "runners", "projects", "histories", "boards", "pass_args", "inis", "tflites",
-    "vela_outputs", "trusts", "uarts", "serials", "events", "commands", "numbers", "graphs",
-    "machines", "outcomes", "plugins", "digests", "patterns",
-)  # fmt: skip
+    "pte",
+    "traces",
+    "runners",
+    "projects",
+    "histories",
+    "boards",
+    "pass_args",
+    "inis",
+    "tflites",
+    "vela_outputs",
+    "trusts",
+    "uarts",
+    "serials",
+    "events",
+    "commands",
+    "numbers",
+    "graphs",
+    "machines",
+    "outcomes",
+    "plugins",
+    "digests",
+    "patterns",
+)
 
 
 @pytest.mark.parametrize("kind", LIGHT)

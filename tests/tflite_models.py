@@ -124,8 +124,7 @@ def convolution(w, x, channels, kernel=3, stride=1, *, depthwise=False, activati
     bias = w.random.integers(-500, 500, channels).astype(kind)
     padding = options.get("padding", SAME)
     size = [
-        -(-side // stride) if padding == SAME else (side - kernel) // stride + 1
-        for side in (height, width)
+        -(-side // stride) if padding == SAME else (side - kernel) // stride + 1 for side in (height, width)
     ]
     y = w.activation((1, *size, channels))
     ins = [
@@ -160,9 +159,7 @@ def fully_connected(w, x, channels, activation=0):
         w.constant(weights, scale=scale, zero=0),
         w.constant(bias, scale=float(np.float32(scale) * np.float32(x.scale)), zero=0),
     ]
-    return w.call(
-        "FULLY_CONNECTED", ins, [y], "FullyConnectedOptions", 4, fusedActivationFunction=activation
-    )
+    return w.call("FULLY_CONNECTED", ins, [y], "FullyConnectedOptions", 4, fusedActivationFunction=activation)
 
 
 def binary(w, name, a, b, activation=0):

@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 STORED = {
-    "BOOL": np.bool_, "INT4": np.int8, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32,
+    "BOOL": np.bool_,
+    "INT4": np.int8,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
     "INT48": np.int64,
-}  # fmt: skip
+}
 BITS = {"BOOL": 1, "INT4": 4, "INT8": 8, "INT16": 16, "INT32": 32, "INT48": 48}
 
 
@@ -27,9 +31,7 @@ class Drawn:
 
     g: np.random.Generator
     samples: int = 3
-    graph: Any = field(
-        default_factory=lambda: ts.TosaSerializer("", ts.ConstMode.EMBED, 1, 1, 0, True)
-    )
+    graph: Any = field(default_factory=lambda: ts.TosaSerializer("", ts.ConstMode.EMBED, 1, 1, 0, True))
     inputs: list[Array] = field(default_factory=list)
     number: int = 0
 
@@ -81,8 +83,7 @@ class Drawn:
             return self.given(shape, dtype)
         return self.constant(self.values(shape, dtype, *self.limits(dtype))[0], dtype)
 
-    def add(self, name: str, inputs: list[str], shape: Any, dtype: str, attribute: str,
-            **named: Any) -> None:  # fmt: skip
+    def add(self, name: str, inputs: list[str], shape: Any, dtype: str, attribute: str, **named: Any) -> None:
         """Add the operator, whose output is that of the program."""
         tensor = self.graph.addOutput(list(map(int, shape)), getattr(ts.DType, dtype))
         attributes = ts.TosaSerializerAttribute()
@@ -105,13 +106,20 @@ class Drawn:
 
 
 _NAMES = {
-    "ARITHMETIC_RIGHT_SHIFT": "ArithmeticRightShift", "BITWISE_AND": "BitwiseAnd",
-    "BITWISE_OR": "BitwiseOr", "BITWISE_XOR": "BitwiseXor", "INTDIV": "IntDiv",
-    "LOGICAL_AND": "LogicalAnd", "LOGICAL_LEFT_SHIFT": "LogicalLeftShift",
-    "LOGICAL_RIGHT_SHIFT": "LogicalRightShift", "LOGICAL_OR": "LogicalOr",
-    "LOGICAL_XOR": "LogicalXor", "BITWISE_NOT": "BitwiseNot", "LOGICAL_NOT": "LogicalNot",
+    "ARITHMETIC_RIGHT_SHIFT": "ArithmeticRightShift",
+    "BITWISE_AND": "BitwiseAnd",
+    "BITWISE_OR": "BitwiseOr",
+    "BITWISE_XOR": "BitwiseXor",
+    "INTDIV": "IntDiv",
+    "LOGICAL_AND": "LogicalAnd",
+    "LOGICAL_LEFT_SHIFT": "LogicalLeftShift",
+    "LOGICAL_RIGHT_SHIFT": "LogicalRightShift",
+    "LOGICAL_OR": "LogicalOr",
+    "LOGICAL_XOR": "LogicalXor",
+    "BITWISE_NOT": "BitwiseNot",
+    "LOGICAL_NOT": "LogicalNot",
     "GREATER_EQUAL": "GreaterEqual",
-}  # fmt: skip
+}
 
 
 def _attribute(name: str) -> str:
@@ -180,8 +188,16 @@ def _clamp(d: Drawn, name: str) -> None:
     shape, dtype = d.some_shape(), d.one_of("INT8", "INT16")
     low, high = sorted(d.values((2,), dtype, *d.limits(dtype))[0])
     bounds = [np.array([v], STORED[dtype]).view(np.uint8).tolist() for v in (low, high)]
-    d.add(name, [d.given(shape, dtype)], shape, dtype, "Clamp",
-          min_val=bounds[0], max_val=bounds[1], nan_mode=_nan())  # fmt: skip
+    d.add(
+        name,
+        [d.given(shape, dtype)],
+        shape,
+        dtype,
+        "Clamp",
+        min_val=bounds[0],
+        max_val=bounds[1],
+        nan_mode=_nan(),
+    )
 
 
 def _table(d: Drawn, name: str) -> None:
@@ -223,18 +239,29 @@ def _rescale(d: Drawn, name: str) -> None:
     narrow = "INT32" not in {source, target} and source != "INT48"
     unsigned_in = narrow and bool(d.g.random() < 0.2)
     unsigned_out = narrow and not unsigned_in and bool(d.g.random() < 0.2)
-    zeros = [_rescale_zero(d, kind, unsigned=unsigned)
-             for kind, unsigned in ((source, unsigned_in), (target, unsigned_out))]  # fmt: skip
+    zeros = [
+        _rescale_zero(d, kind, unsigned=unsigned)
+        for kind, unsigned in ((source, unsigned_in), (target, unsigned_out))
+    ]
     modes = ["SINGLE_ROUND", *(["DOUBLE_ROUND"] if wide else [])]
     inputs = [
         _source(d, shape, source),
-        d.constant(multiplier, "INT32" if wide else "INT16"), d.constant(shift, "INT8"), *zeros,
-    ]  # fmt: skip
+        d.constant(multiplier, "INT32" if wide else "INT16"),
+        d.constant(shift, "INT8"),
+        *zeros,
+    ]
     d.add(
-        name, inputs, shape, target, "Rescale", scale32=wide,
-        rounding_mode=getattr(ts.RoundingMode, d.one_of(*modes)), per_channel=of_channels,
-        input_unsigned=unsigned_in, output_unsigned=unsigned_out,
-    )  # fmt: skip
+        name,
+        inputs,
+        shape,
+        target,
+        "Rescale",
+        scale32=wide,
+        rounding_mode=getattr(ts.RoundingMode, d.one_of(*modes)),
+        per_channel=of_channels,
+        input_unsigned=unsigned_in,
+        output_unsigned=unsigned_out,
+    )
 
 
 def _source(d: Drawn, shape: Shape, dtype: str) -> str:
@@ -341,11 +368,7 @@ def _extent(d: Drawn, count: int, transposed: bool = False) -> Any:
     """Return sizes, kernel, stride, dilation, pads and output sizes of some axes that fit."""
     rows: list[tuple[int, ...]] = []
     while len(rows) < count:
-        size, kernel, stride = (
-            int(d.g.integers(1, 10)),
-            int(d.g.integers(1, 5)),
-            d.one_of(1, 1, 2, 3),
-        )
+        size, kernel, stride = (int(d.g.integers(1, 10)), int(d.g.integers(1, 5)), d.one_of(1, 1, 2, 3))
         dilation = d.one_of(1, 1, 2)
         before, after = (int(v) for v in d.g.integers(0, kernel, 2))
         room = size + before + after - (kernel - 1) * dilation - 1
@@ -384,15 +407,18 @@ def _convolution(d: Drawn, name: str) -> None:
         named |= {"out_pad": pads, "stride": strides}
     else:
         named |= {"pad": pads, "stride": strides, "dilation": dilations}
-    attribute = {"CONV2D": "Conv2d", "CONV3D": "Conv3d", "DEPTHWISE_CONV2D": "DepthwiseConv2d",
-                 "TRANSPOSE_CONV2D": "TransposeConv2d"}[name]  # fmt: skip
+    attribute = {
+        "CONV2D": "Conv2d",
+        "CONV3D": "Conv3d",
+        "DEPTHWISE_CONV2D": "DepthwiseConv2d",
+        "TRANSPOSE_CONV2D": "TransposeConv2d",
+    }[name]
     _narrowed(d, name, inputs, ((n, *outs, oc), wide), attribute, named)
 
 
 def _narrowed(
-    d: Drawn, name: str, inputs: list[str], out: tuple[Shape, str], attribute: str,
-    named: dict[str, Any],
-) -> None:  # fmt: skip
+    d: Drawn, name: str, inputs: list[str], out: tuple[Shape, str], attribute: str, named: dict[str, Any]
+) -> None:
     """Add an operator; results of 48 bits cannot be outputs and are rescaled to 32."""
     shape, wide = out
     if wide != "INT48":
@@ -402,13 +428,24 @@ def _narrowed(
     attributes = ts.TosaSerializerAttribute()
     getattr(attributes, f"{attribute}Attribute")(**named)
     d.graph.addOperator(getattr(ts.Op, name), inputs, [tensor.name], attributes)
-    scale = [d.constant([1 << 14], "INT16"), d.constant([d.one_of(14, 18)], "INT8"),
-             d.constant([0], "INT48"), d.constant([0], "INT32")]  # fmt: skip
+    scale = [
+        d.constant([1 << 14], "INT16"),
+        d.constant([d.one_of(14, 18)], "INT8"),
+        d.constant([0], "INT48"),
+        d.constant([0], "INT32"),
+    ]
     d.add(
-        "RESCALE", [tensor.name, *scale], shape, "INT32", "Rescale", scale32=False,
-        rounding_mode=ts.RoundingMode.SINGLE_ROUND, per_channel=False, input_unsigned=False,
+        "RESCALE",
+        [tensor.name, *scale],
+        shape,
+        "INT32",
+        "Rescale",
+        scale32=False,
+        rounding_mode=ts.RoundingMode.SINGLE_ROUND,
+        per_channel=False,
+        input_unsigned=False,
         output_unsigned=False,
-    )  # fmt: skip
+    )
 
 
 def _matmul(d: Drawn, name: str) -> None:
@@ -460,19 +497,51 @@ def _resize(d: Drawn, name: str) -> None:
 
 _DRAWERS: dict[str, Callable[[Drawn, str], None]] = {
     **dict.fromkeys(
-        ("ADD", "SUB", "ARITHMETIC_RIGHT_SHIFT", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR",
-         "EQUAL", "GREATER", "GREATER_EQUAL", "INTDIV", "LOGICAL_AND", "LOGICAL_LEFT_SHIFT",
-         "LOGICAL_OR", "LOGICAL_RIGHT_SHIFT", "LOGICAL_XOR", "MAXIMUM", "MINIMUM"), _binary),
+        (
+            "ADD",
+            "SUB",
+            "ARITHMETIC_RIGHT_SHIFT",
+            "BITWISE_AND",
+            "BITWISE_OR",
+            "BITWISE_XOR",
+            "EQUAL",
+            "GREATER",
+            "GREATER_EQUAL",
+            "INTDIV",
+            "LOGICAL_AND",
+            "LOGICAL_LEFT_SHIFT",
+            "LOGICAL_OR",
+            "LOGICAL_RIGHT_SHIFT",
+            "LOGICAL_XOR",
+            "MAXIMUM",
+            "MINIMUM",
+        ),
+        _binary,
+    ),
     **dict.fromkeys(("ABS", "BITWISE_NOT", "CLZ", "IDENTITY", "LOGICAL_NOT"), _unary),
     **dict.fromkeys(("CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D"), _convolution),
-    **dict.fromkeys(
-        ("REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM"), _reduce),
+    **dict.fromkeys(("REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM"), _reduce),
     **dict.fromkeys(("AVG_POOL2D", "MAX_POOL2D"), _pool),
-    "ARGMAX": _argmax, "CAST": _cast, "CLAMP": _clamp, "CONCAT": _concat, "GATHER": _gather,
-    "MATMUL": _matmul, "MUL": _mul, "NEGATE": _negate, "PAD": _pad, "RESCALE": _rescale,
-    "RESHAPE": _reshape, "RESIZE": _resize, "REVERSE": _reverse, "SCATTER": _scatter,
-    "SELECT": _select, "SLICE": _slice, "TABLE": _table, "TILE": _tile, "TRANSPOSE": _transpose,
-}  # fmt: skip
+    "ARGMAX": _argmax,
+    "CAST": _cast,
+    "CLAMP": _clamp,
+    "CONCAT": _concat,
+    "GATHER": _gather,
+    "MATMUL": _matmul,
+    "MUL": _mul,
+    "NEGATE": _negate,
+    "PAD": _pad,
+    "RESCALE": _rescale,
+    "RESHAPE": _reshape,
+    "RESIZE": _resize,
+    "REVERSE": _reverse,
+    "SCATTER": _scatter,
+    "SELECT": _select,
+    "SLICE": _slice,
+    "TABLE": _table,
+    "TILE": _tile,
+    "TRANSPOSE": _transpose,
+}
 OPERATORS = tuple(sorted(_DRAWERS))
 
 

@@ -96,8 +96,7 @@ def prepared(stop: Stop, folder: Path) -> Path:
         (home / "model.py").write_text(MODEL)
         path = home / f"{stop.name}.qwb"
         model = f"model.py:{stop.model}"
-        workbench("new", path, "--model", model, "--input-shape", "1,3,32,32", "--target",
-                  stop.target)  # fmt: skip
+        workbench("new", path, "--model", model, "--input-shape", "1,3,32,32", "--target", stop.target)
     workbench("run", path, "--trust")
     return path
 

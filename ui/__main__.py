@@ -36,9 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         file = projects[0] if projects else "PROJECT"
         is_program = file.endswith((".pte", ".bpte", ".tflite"))
         verb = f"inspect {file}" if is_program else f"run {file} --out dist"
-        sys.stderr.write(
-            f"No display available; `workbench {verb}` runs the same job without a window.\n"
-        )
+        sys.stderr.write(f"No display available; `workbench {verb}` runs the same job without a window.\n")
         return 2
     # Pydantic's search for plug-ins in all installed packages takes longer than the start.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")

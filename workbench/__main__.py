@@ -20,10 +20,7 @@ def main() -> int:
         # A broken installation needs its traceback; a limit of the shell does not.
         if not (remedy := system_limits.remedy()):
             raise
-        print(
-            f"error: The program cannot start ({type(error).__name__}).\n  {remedy}",
-            file=sys.stderr,
-        )
+        print(f"error: The program cannot start ({type(error).__name__}).\n  {remedy}", file=sys.stderr)
         return 1
 
     streams.make_safe()

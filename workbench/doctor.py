@@ -73,9 +73,7 @@ def machine_findings() -> Iterator[Finding]:
     )
     yield _checkout(settings)
     for name, board in all_boards().items():
-        if isinstance(board, Board) and (
-            differs := runtime_difference(board, tool_version("executorch"))
-        ):
+        if isinstance(board, Board) and (differs := runtime_difference(board, tool_version("executorch"))):
             yield Finding(
                 name=f"board {name}",
                 state="different",
@@ -97,8 +95,13 @@ def _simulator(simulator: Simulator, installed: discovery.Installed | None) -> F
         discovery.check(installed)
     except WorkbenchError as error:
         info = error.infos[0]
-        return Finding(name=simulator.binary, state="different", version=str(installed.path),
-                       why=info.message, remedy=info.hint)  # fmt: skip
+        return Finding(
+            name=simulator.binary,
+            state="different",
+            version=str(installed.path),
+            why=info.message,
+            remedy=info.hint,
+        )
     version = discovery.version_of(installed)
     version_text = f"{version or 'no version'}, {installed.path} ({installed.origin})"
     if version:
@@ -210,9 +213,12 @@ def compiler_findings() -> tuple[Finding, Finding]:
 def _found(name: str, why: str, remedy: str) -> Finding:
     path = shutil.which(name)
     return Finding(
-        name=name, state="ok" if path else "optional", version=path or "", why=why,
+        name=name,
+        state="ok" if path else "optional",
+        version=path or "",
+        why=why,
         remedy="" if path else remedy,
-    )  # fmt: skip
+    )
 
 
 # The verified versions; equal to the pins in pyproject.toml.
@@ -249,22 +255,30 @@ def _python() -> Finding:
     version = platform.python_version()
     good = sys.version_info[:2] in {(3, 11), (3, 12)}
     return Finding(
-        name="Python", state="ok" if good else "different", version=version,
+        name="Python",
+        state="ok" if good else "different",
+        version=version,
         why="the toolchain's wheels exist for 3.11 and 3.12",
         remedy="" if good else "Install Python 3.11 and create the environment with it.",
-    )  # fmt: skip
+    )
 
 
 # Shared libraries that Qt loads for a window under X11, and the Debian packages that have them:
 # those of ``.ci/install``.
 DISPLAY_LIBRARIES = {
-    "libGL.so.1": "libgl1", "libEGL.so.1": "libegl1", "libglib-2.0.so.0": "libglib2.0-0",
-    "libxkbcommon.so.0": "libxkbcommon0", "libdbus-1.so.3": "libdbus-1-3",
-    "libfontconfig.so.1": "libfontconfig1", "libxcb-cursor.so.0": "libxcb-cursor0",
-    "libxcb-icccm.so.4": "libxcb-icccm4", "libxcb-keysyms.so.1": "libxcb-keysyms1",
-    "libxcb-shape.so.0": "libxcb-shape0", "libxcb-xkb.so.1": "libxcb-xkb1",
+    "libGL.so.1": "libgl1",
+    "libEGL.so.1": "libegl1",
+    "libglib-2.0.so.0": "libglib2.0-0",
+    "libxkbcommon.so.0": "libxkbcommon0",
+    "libdbus-1.so.3": "libdbus-1-3",
+    "libfontconfig.so.1": "libfontconfig1",
+    "libxcb-cursor.so.0": "libxcb-cursor0",
+    "libxcb-icccm.so.4": "libxcb-icccm4",
+    "libxcb-keysyms.so.1": "libxcb-keysyms1",
+    "libxcb-shape.so.0": "libxcb-shape0",
+    "libxcb-xkb.so.1": "libxcb-xkb1",
     "libxkbcommon-x11.so.0": "libxkbcommon-x11-0",
-}  # fmt: skip
+}
 
 
 def _display() -> Iterator[Finding]:
@@ -293,8 +307,12 @@ def _loads(name: str) -> bool:
 def _package(name: str, proven: str) -> Finding:
     version = tool_version(name)
     if version == "none":
-        return Finding(name=name, state="missing", why="required by the workbench",
-                       remedy=f"pip install {name}=={proven}")  # fmt: skip
+        return Finding(
+            name=name,
+            state="missing",
+            why="required by the workbench",
+            remedy=f"pip install {name}=={proven}",
+        )
     same = version.split("+")[0].startswith(proven)
     remedy = "" if same else f"pip install {name}=={proven} to get the verified version"
     return Finding(name=name, state="ok" if same else "different", version=version, remedy=remedy)
@@ -337,9 +355,7 @@ def _acceleration() -> Finding:
         state="ok" if acceleration.active else "different",
         version="on" if acceleration.active else "off",
         why=acceleration.reason or "proven byte for byte for these versions",
-        remedy=""
-        if acceleration.active
-        else f"Run '{PROVE}', or install the versions named above.",
+        remedy="" if acceleration.active else f"Run '{PROVE}', or install the versions named above.",
     )
 
 

@@ -53,9 +53,7 @@ if TYPE_CHECKING:
 # With few cores, the window must keep priority over its engines.
 _NICENESS = 5
 # Signals that native code gets for its own faults; others come from outside.
-_CRASHES = frozenset({
-    signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE,
-})  # fmt: skip
+_CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
 # An engine whose program has died gets this time to end its job [s].
 ORPHAN_GRACE_S = 3
 _LOG_CHUNK, _MAX_LOG_LINE = 65_536, 8_000
@@ -298,9 +296,13 @@ class EngineProcess:
         expected = not refusal and (self._expected or code == 0)
         crashed = not expected and code is not None and -code in _CRASHES
         return EngineExit(
-            expected=expected, sentence=sentence, job=self._running, stage=self._stage,
-            crashed=crashed, remedy="" if expected else system_limits.remedy(),
-        )  # fmt: skip
+            expected=expected,
+            sentence=sentence,
+            job=self._running,
+            stage=self._stage,
+            crashed=crashed,
+            remedy="" if expected else system_limits.remedy(),
+        )
 
 
 def _decoded(line: bytes | OversizedLine) -> Event:
@@ -375,9 +377,7 @@ def surroundings_of(toolchain: str) -> tuple[str, dict[str, str]]:
     return known.python, variables_for(folder_for(known), (NAME_VARIABLE, toolchain))
 
 
-def _spawn(
-    commands: int, events: int, log: int, python: str, variables: dict[str, str]
-) -> _Spawned:
+def _spawn(commands: int, events: int, log: int, python: str, variables: dict[str, str]) -> _Spawned:
     process = subprocess.Popen(
         interpreter.command("workbench.engine", str(commands), str(events), python=python),
         env=variables,

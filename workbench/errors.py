@@ -114,12 +114,24 @@ _OBJECT, _LIST, _WHOLE = "an object", "a list", "a whole number"
 _NUMBER, _TRUTH = "a number", "true or false"
 # What a value must be, by pydantic's type of the error.
 _ASKED = {
-    "dict_type": _OBJECT, "model_type": _OBJECT, "model_attributes_type": _OBJECT,
-    "list_type": _LIST, "tuple_type": _LIST, "frozen_set_type": _LIST, "set_type": _LIST,
-    "string_type": "text", "bool_type": _TRUTH, "bool_parsing": _TRUTH,
-    "int_type": _WHOLE, "int_parsing": _WHOLE, "int_from_float": _WHOLE, "int_parsing_size": _WHOLE,
-    "float_type": _NUMBER, "float_parsing": _NUMBER, "finite_number": "a finite number",
-}  # fmt: skip
+    "dict_type": _OBJECT,
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "list_type": _LIST,
+    "tuple_type": _LIST,
+    "frozen_set_type": _LIST,
+    "set_type": _LIST,
+    "string_type": "text",
+    "bool_type": _TRUTH,
+    "bool_parsing": _TRUTH,
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "int_parsing_size": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": "a finite number",
+}
 _LONGEST_VALUE = 40
 
 

@@ -41,10 +41,25 @@ _BLOCK_BYTES = 1 << 18
 _MAX_HOLES, _MOST_SPARSE = 4 << 30, 8
 # File systems whose files are made when they are read.
 _SYSTEM_FILES = {
-    b"proc", b"sysfs", b"debugfs", b"tracefs", b"securityfs", b"cgroup", b"cgroup2", b"configfs",
-    b"pstore", b"bpf", b"binfmt_misc", b"efivarfs", b"fusectl", b"devpts", b"devtmpfs", b"mqueue",
-    b"selinuxfs", b"nsfs",
-}  # fmt: skip
+    b"proc",
+    b"sysfs",
+    b"debugfs",
+    b"tracefs",
+    b"securityfs",
+    b"cgroup",
+    b"cgroup2",
+    b"configfs",
+    b"pstore",
+    b"bpf",
+    b"binfmt_misc",
+    b"efivarfs",
+    b"fusectl",
+    b"devpts",
+    b"devtmpfs",
+    b"mqueue",
+    b"selinuxfs",
+    b"nsfs",
+}
 _MAX_MOUNTS = 4 << 20
 # The longest name of a file on common file systems [bytes].
 _MAX_NAME_BYTES = 255

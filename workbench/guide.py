@@ -168,8 +168,7 @@ def _cli() -> list[str]:
     ]
     verbs = list(_parts(root))
     lines += table(
-        ("verb", "does"),
-        [(f"[`{name}`](#workbench-{name})", description) for name, description, _ in verbs],
+        ("verb", "does"), [(f"[`{name}`](#workbench-{name})", description) for name, description, _ in verbs]
     )
     for name, description, verb in verbs:
         lines += _verb(f"workbench {name}", description, verb, "##")
@@ -239,10 +238,7 @@ def _exit_codes() -> list[str]:
     codes = re.findall(r"(\d+) ([^;]+)", " ".join((parser().epilog or "").split()))
     lines = ["# Exit codes", "", NOTE.format("workbench.guide")]
     lines += ["Every verb of `workbench` ends with one of these codes.", ""]
-    return [
-        *lines,
-        *table(("code", "meaning"), [(_code(code), meaning) for code, meaning in codes]),
-    ]
+    return [*lines, *table(("code", "meaning"), [(_code(code), meaning) for code, meaning in codes])]
 
 
 # JSON documents
@@ -296,9 +292,8 @@ def _project_file() -> list[str]:
     lines += ["## Kinds of rules", ""]
     lines += table(
         ("kind", "call of the quantizer", "call of the partitioner (config `cpu`)"),
-        [(_code(kind), _code(call), _code(KEEPING_CALLS[kind])) for kind, call in
-         RULE_CALLS.items()],
-    )  # fmt: skip
+        [(_code(kind), _code(call), _code(KEEPING_CALLS[kind])) for kind, call in RULE_CALLS.items()],
+    )
     lines += ["## Configs by name", ""]
     lines += table(
         ("config", "title", "what it is"),
@@ -341,8 +336,13 @@ def _type(schema: dict[str, Any]) -> str:
         return ", ".join(_code(_json(v)) for v in schema.get("enum", [schema.get("const")]))
     if schema.get("type") in {"array", "object"}:
         return _collection(schema)
-    words = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most",
-             "exclusiveMaximum": "below", "minLength": "length at least"}  # fmt: skip
+    words = {
+        "minimum": "at least",
+        "exclusiveMinimum": "above",
+        "maximum": "at most",
+        "exclusiveMaximum": "below",
+        "minLength": "length at least",
+    }
     limits = [f"{phrase} {schema[key]:g}" for key, phrase in words.items() if key in schema]
     return ", ".join((str(schema.get("type", "any value")), *limits))
 
@@ -453,10 +453,16 @@ def _corrections() -> list[str]:
         versions = ", ".join(f"{name} {version}" for name, version in row.proven.items())
         report = f" Report: <{row.link}>." if row.link else ""
         lines += [
-            f"## {row.title}", "", f"Switch: `{row.id}`. Proven with {versions}.{report}", "",
-            f"- Fault: {row.fault}", f"- Smallest network: `{row.network}`",
-            f"- Instead: {row.instead}", f"- Why that is right: {row.why_right}", "",
-        ]  # fmt: skip
+            f"## {row.title}",
+            "",
+            f"Switch: `{row.id}`. Proven with {versions}.{report}",
+            "",
+            f"- Fault: {row.fault}",
+            f"- Smallest network: `{row.network}`",
+            f"- Instead: {row.instead}",
+            f"- Why that is right: {row.why_right}",
+            "",
+        ]
     return lines
 
 
@@ -465,10 +471,16 @@ def _rewrites() -> list[str]:
     lines = ["# Rewrites", "", NOTE.format("workbench.guide"), _ABOUT_REWRITES, ""]
     for row in REWRITES:
         lines += [
-            f"## {row.title}", "", f"Switch: `{row.id}`.", "",
-            f"- Slow: {row.fault}", f"- Smallest network: `{row.network}`",
-            f"- Instead: {row.instead}", f"- Why that is exact: {row.why_exact}", "",
-        ]  # fmt: skip
+            f"## {row.title}",
+            "",
+            f"Switch: `{row.id}`.",
+            "",
+            f"- Slow: {row.fault}",
+            f"- Smallest network: `{row.network}`",
+            f"- Instead: {row.instead}",
+            f"- Why that is exact: {row.why_exact}",
+            "",
+        ]
     return lines
 
 
@@ -525,8 +537,11 @@ def _known_refusals(target: TargetSpec) -> Iterator[tuple[str, str, str, str, st
     for op in _PROBED:
         node = Node(op, f"aten.{op}.default", "call")
         graph = GraphSnapshot("float", (node,), (), ())
-        for precision, wide, narrow in (("any", (), ()), ("16-bit activations", (op,), ()),
-                                        ("4-bit weights", (), (op,))):  # fmt: skip
+        for precision, wide, narrow in (
+            ("any", (), ()),
+            ("16-bit activations", (op,), ()),
+            ("4-bit weights", (), (op,)),
+        ):
             refusals: dict[tuple[str, str], list[str]] = {}
             for kind, device in reversed(kinds.items()):
                 choice = target.complete(TargetChoice(id=device))

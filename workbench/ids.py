@@ -8,18 +8,38 @@ from __future__ import annotations
 from typing import Literal, TypeGuard, get_args
 
 StageId = Literal[
-    "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower", "verify",
-    "run", "package",
-]  # fmt: skip
+    "import_model",
+    "export",
+    "prepare",
+    "calibrate",
+    "convert",
+    "evaluate",
+    "lower",
+    "verify",
+    "run",
+    "package",
+]
 StudyId = Literal[
-    "sensitivity", "search", "sweep", "budget", "sample", "blame", "placement", "matrix",
-    "training", "runner",
-]  # fmt: skip
+    "sensitivity", "search", "sweep", "budget", "sample", "blame", "placement", "matrix", "training", "runner"
+]
 TargetId = Literal["ethos-u", "ibm-nnpa", "formats"]
 PresetId = Literal[
-    "a8w8", "a16w8", "a8w4", "a8w8-per-tensor", "uint8", "float", "cpu", "int8-dyn", "integer-8",
-    "minifloat-8", "block-fp-8", "mxint-8", "mxfp-8", "mxfp-4", "nvfp4",
-]  # fmt: skip
+    "a8w8",
+    "a16w8",
+    "a8w4",
+    "a8w8-per-tensor",
+    "uint8",
+    "float",
+    "cpu",
+    "int8-dyn",
+    "integer-8",
+    "minifloat-8",
+    "block-fp-8",
+    "mxint-8",
+    "mxfp-8",
+    "mxfp-4",
+    "nvfp4",
+]
 # What an engine can be at work on.
 WorkId = StageId | StudyId
 

@@ -23,9 +23,7 @@ def leave_current_folder() -> None:
     own = {_ROOT} if _IS_CHECKOUT else set()
     given = {entry for entry in _search_path() if entry in sys.path}
     sys.path[:] = [
-        entry
-        for entry in sys.path
-        if os.path.isabs(entry) and (entry != current or entry in own | given)
+        entry for entry in sys.path if os.path.isabs(entry) and (entry != current or entry in own | given)
     ]
     os.environ.update(environment())
 

@@ -17,9 +17,16 @@ if TYPE_CHECKING:
 
 # What reading a damaged archive raises; the last two are those of methods that are not supported.
 ZIP_ERRORS = (
-    OSError, ValueError, EOFError, LookupError, zipfile.BadZipFile, zlib.error, struct.error,
-    NotImplementedError, RuntimeError,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    EOFError,
+    LookupError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+)
 _ARRAY_MARK = b"\x93NUMPY"
 ZIP_MARK = b"PK\3\4"
 # What an archive may unpack to in any case [bytes], and the most records.

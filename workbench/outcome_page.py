@@ -85,17 +85,15 @@ def outcome_page(project: Project, load: Load, fit: Fit | None = None) -> tuple[
     return tuple(listed)
 
 
-def _accurate(
-    project: Project, accuracy: AccuracyResult, evaluated: EvaluateResult | None
-) -> Answer:
+def _accurate(project: Project, accuracy: AccuracyResult, evaluated: EvaluateResult | None) -> Answer:
     title = "Accurate"
     if evaluated is None:
-        return Answer(
-            id="accurate", title=title, state="open", figure="Not evaluated yet", stage="evaluate"
-        )
+        return Answer(id="accurate", title=title, state="open", figure="Not evaluated yet", stage="evaluate")
     states: dict[str, AnswerState] = {
-        "accurate enough": "met", "low accuracy": "doubtful", "not accurate enough": "missed",
-    }  # fmt: skip
+        "accurate enough": "met",
+        "low accuracy": "doubtful",
+        "not accurate enough": "missed",
+    }
     lines = [f"Measured on {accuracy.measured_on}."] if accuracy.data is not None else []
     lines += [limit_words(limit) for limit in accuracy.broken]
     lines += accuracy.notes
@@ -106,10 +104,16 @@ def _accurate(
     if labelled:
         goal = f"at most {100 * limits.loss:g} % lost" if limits.loss is not None else ""
     return Answer(
-        id="accurate", title=title, state=states.get(accuracy.verdict, "open"), figure=figure,
-        goal=goal, lines=tuple(lines), picture="Quantized and float model", bars=tuple(bars),
+        id="accurate",
+        title=title,
+        state=states.get(accuracy.verdict, "open"),
+        figure=figure,
+        goal=goal,
+        lines=tuple(lines),
+        picture="Quantized and float model",
+        bars=tuple(bars),
         stage="evaluate",
-    )  # fmt: skip
+    )
 
 
 def _quality(evaluated: EvaluateResult, accuracy: AccuracyResult) -> tuple[str, list[Bar]]:
@@ -136,17 +140,13 @@ def _quality(evaluated: EvaluateResult, accuracy: AccuracyResult) -> tuple[str, 
     return f"SQNR {_decibels(evaluated.sqnr_db)}", bars
 
 
-def _two(
-    before: float, now: float, texts: tuple[str, str], *, is_bad: bool, most: float = 0.0
-) -> list[Bar]:
+def _two(before: float, now: float, texts: tuple[str, str], *, is_bad: bool, most: float = 0.0) -> list[Bar]:
     """Return the bars of the float and the quantized model; a whole bar is ``most``, or the larger.
 
     Figures that are not finite have no bar.
     """
     most = most or max(abs(before), abs(now)) or 1.0
-    before, now = (
-        abs(value) / most if math.isfinite(value / most) else 0.0 for value in (before, now)
-    )
+    before, now = (abs(value) / most if math.isfinite(value / most) else 0.0 for value in (before, now))
     return [
         Bar(name="float", text=texts[0], share=before),
         Bar(name="quantized", text=texts[1], share=now, is_bad=is_bad),
@@ -164,9 +164,7 @@ def _share(sqnr_db: float | None) -> float:
 def _correct(gate: GateResult, verified: VerifyResult | None) -> Answer:
     title = "Correct"
     if verified is None:
-        return Answer(
-            id="correct", title=title, state="open", figure="Not verified yet", stage="verify"
-        )
+        return Answer(id="correct", title=title, state="open", figure="Not verified yet", stage="verify")
     states: dict[str, AnswerState] = {"right": "met", "differs": "missed"}
     is_exact = verified.exact == verified.elements
     figure = "bit-exact" if is_exact else f"within {verified.max_lsb} LSB"
@@ -178,11 +176,16 @@ def _correct(gate: GateResult, verified: VerifyResult | None) -> Answer:
     lines += [gate.execution.sentence] if gate.execution is not None else []
     lsb = next((limit for limit in gate.limits if limit.name == "lsb"), None)
     return Answer(
-        id="correct", title=title, state=states.get(gate.verdict, "doubtful"), figure=figure,
+        id="correct",
+        title=title,
+        state=states.get(gate.verdict, "doubtful"),
+        figure=figure,
         goal=f"at most {lsb.limit.partition(' ')[2]} LSB" if lsb is not None else "",
-        lines=tuple(lines), picture="Outputs by difference", bars=tuple(_differences(verified)),
+        lines=tuple(lines),
+        picture="Outputs by difference",
+        bars=tuple(_differences(verified)),
         stage="verify",
-    )  # fmt: skip
+    )
 
 
 def _differences(verified: VerifyResult) -> Iterator[Bar]:
@@ -205,8 +208,7 @@ def memory_bars(fit: Fit) -> list[Bar]:
     return [
         Bar(
             name=filling.name,
-            text=f"{_size(filling.used)} of "
-            f"{'unknown' if filling.bytes is None else _size(filling.bytes)}",
+            text=f"{_size(filling.used)} of {'unknown' if filling.bytes is None else _size(filling.bytes)}",
             share=min(filling.used / filling.bytes, 1.0) if filling.bytes else 0.0,
             is_bad=bool(filling.bytes and filling.used > filling.bytes),
         )
@@ -217,8 +219,7 @@ def memory_bars(fit: Fit) -> list[Bar]:
 def _fits(lowered: LowerResult | None, fit: Fit | None, limits: Sequence[Limit]) -> Answer:
     title = "Fits"
     if lowered is None:
-        return Answer(id="fits", title=title, state="open", figure="Not compiled yet",
-                      stage="lower")  # fmt: skip
+        return Answer(id="fits", title=title, state="open", figure="Not compiled yet", stage="lower")
     own = [limit for limit in limits if limit.name in _MEMORY_LIMITS]
     broken = [limit for limit in own if limit.held is False]
     words = tuple(map(limit_words, broken or own))
@@ -230,18 +231,29 @@ def _fits(lowered: LowerResult | None, fit: Fit | None, limits: Sequence[Limit])
         bars = [Bar(name=n, text=_size(b), share=b / most) for n, b in sizes.items()]
         state: AnswerState = "missed" if broken else "met" if own else "open"
         return Answer(
-            id="fits", title=title, state=state, figure=f"{_size(sram)} SRAM",
+            id="fits",
+            title=title,
+            state=state,
+            figure=f"{_size(sram)} SRAM",
             lines=words or ("No board chosen. With one, its memories are shown here.",),
-            picture="Memory of the program", bars=tuple(bars), stage="lower",
-        )  # fmt: skip
+            picture="Memory of the program",
+            bars=tuple(bars),
+            stage="lower",
+        )
     state = "missed" if broken or not fit.fits else "doubtful" if fit.doubts else "met"
     bars = memory_bars(fit)
     figure = "fits" if fit.fits else "does not fit"
     return Answer(
-        id="fits", title=title, state=state, figure=f"{figure} {fit.board}", goal="",
-        lines=(sentence(fit), *words), picture="Memories of the board", bars=tuple(bars),
+        id="fits",
+        title=title,
+        state=state,
+        figure=f"{figure} {fit.board}",
+        goal="",
+        lines=(sentence(fit), *words),
+        picture="Memories of the board",
+        bars=tuple(bars),
         stage="lower",
-    )  # fmt: skip
+    )
 
 
 def _size(number: int) -> str:
@@ -253,8 +265,7 @@ def _size(number: int) -> str:
 def _fast(lowered: LowerResult | None, limits: Sequence[Limit]) -> Answer:
     title = "Fast"
     if lowered is None:
-        return Answer(id="fast", title=title, state="open", figure="Not compiled yet",
-                      stage="lower")  # fmt: skip
+        return Answer(id="fast", title=title, state="open", figure="Not compiled yet", stage="lower")
     time = time_of(lowered)
     own = [limit for limit in limits if limit.name in _TIME_LIMITS]
     broken = [limit for limit in own if limit.held is False]
@@ -270,10 +281,15 @@ def _fast(lowered: LowerResult | None, limits: Sequence[Limit]) -> Answer:
     lines += [] if own else ["No limit of the time is set."]
     state: AnswerState = "missed" if broken else "met" if own else "open"
     return Answer(
-        id="fast", title=title, state=state, figure=figure,
+        id="fast",
+        title=title,
+        state=state,
+        figure=figure,
         lines=tuple(lines),
-        picture="Where the cycles are spent", bars=tuple(_spent(lowered)), stage="lower",
-    )  # fmt: skip
+        picture="Where the cycles are spent",
+        bars=tuple(_spent(lowered)),
+        stage="lower",
+    )
 
 
 def _spent(lowered: LowerResult) -> Iterator[Bar]:

@@ -34,9 +34,12 @@ class ProcessGuard:
         with contextlib.suppress(OSError):
             self._shell = subprocess.Popen(
                 [_SHELL, "-c", _WAIT, "sh", str(group), str(grace_s)],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                start_new_session=True, cwd="/" if os.name == "posix" else None,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/" if os.name == "posix" else None,
+            )
 
     def release(self) -> None:
         """Let the group live on, or its number be used again."""

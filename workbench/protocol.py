@@ -324,9 +324,7 @@ def encode_event(event: Event) -> bytes:
 
 def _cut(event: Event, length: int) -> Event:
     """Return an event whose texts have at most ``length`` characters; of details the end stays."""
-    texts: dict[str, object] = {
-        name: value[:length] for name, value in event if isinstance(value, str)
-    }
+    texts: dict[str, object] = {name: value[:length] for name, value in event if isinstance(value, str)}
     if isinstance(event, StageFailed):
         texts["infos"] = tuple(_cut_info(info, length) for info in event.infos[:_MAX_INFOS])
     return event.model_copy(update=texts)

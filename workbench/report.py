@@ -104,12 +104,11 @@ def bands(ranges: Sequence[TensorRange]) -> str:
     ]
     for index, tensor in enumerate(seen):
         left, width = _MARGIN + index * step, max(step * 0.8, 0.6)
-        title = (
-            f"<title>{escape(tensor.node)}: {tensor.minimum:.4g} to {tensor.maximum:.4g}</title>"
-        )
+        title = f"<title>{escape(tensor.node)}: {tensor.minimum:.4g} to {tensor.maximum:.4g}</title>"
         for name, first, last in (
-            ("whole", tensor.maximum, tensor.minimum), ("band", tensor.p_high, tensor.p_low),
-        ):  # fmt: skip
+            ("whole", tensor.maximum, tensor.minimum),
+            ("band", tensor.p_high, tensor.p_low),
+        ):
             top, bottom = up(first), up(last)
             body.append(
                 f'<rect class="{name}" x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" '
@@ -314,9 +313,7 @@ def _answers(project: Project, planned: Plan, cache: Cache) -> Answers:
 def _verified(planned: Plan, cache: Cache) -> Plan:
     """Return the plan in which only results whose files have the stored digests are cached."""
     stages = tuple(
-        replace(stage, state="stale")
-        if stage.state == "cached" and not cache.verify(stage.key)
-        else stage
+        replace(stage, state="stale") if stage.state == "cached" and not cache.verify(stage.key) else stage
         for stage in planned.stages
     )
     return replace(planned, stages=stages)
@@ -353,11 +350,14 @@ def _rules(project: Project, planned: Plan, cache: Cache) -> list[RuleRow]:
                 wins[effective.rule] = wins.get(effective.rule, 0) + 1
     return [
         RuleRow(
-            rule.kind.replace("_", " "), rule.match, project.label_of(rule), rule.enabled,
+            rule.kind.replace("_", " "),
+            rule.match,
+            project.label_of(rule),
+            rule.enabled,
             None if wins is None else wins.get(rule.id, 0),
         )
         for rule in project.rules
-    ]  # fmt: skip
+    ]
 
 
 def _modules(lower: LowerResult) -> list[ModuleCost]:
@@ -390,9 +390,12 @@ def _history(path: Path) -> list[Run]:
 def _template() -> Template:
     """Return the template of the page; compiling it takes longer than filling it in."""
     environment = Environment(
-        loader=FileSystemLoader(resources() / "report"), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=FileSystemLoader(resources() / "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters["figure"] = _figure
     environment.filters["kib"] = _kib
     return environment.get_template("page.html")
@@ -411,10 +414,12 @@ def page(project: Project, path: Path, cache: Cache) -> str:
     """
     facts = gathered(project, path, cache)
     return _template().render(
-        found=facts, project=project, pictures=_pictures(facts),
+        found=facts,
+        project=project,
+        pictures=_pictures(facts),
         memories=_memories(facts),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-    )  # fmt: skip
+    )
 
 
 def _pictures(findings: Findings) -> dict[str, str]:
@@ -425,8 +430,7 @@ def _pictures(findings: Findings) -> dict[str, str]:
         pictures["ranges"] = bands(activations)
     if findings.evaluate:
         pictures["layers"] = bars(
-            [(t.tensor, t.sqnr_db) for t in findings.evaluate.tensors if t.sqnr_db is not None],
-            "SQNR [dB]",
+            [(t.tensor, t.sqnr_db) for t in findings.evaluate.tensors if t.sqnr_db is not None], "SQNR [dB]"
         )
     if findings.lower and findings.lower.exported is None:
         pictures["modules"] = bars(

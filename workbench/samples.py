@@ -30,49 +30,76 @@ class Sample:
 
 
 SAMPLES: tuple[Sample, ...] = (
-    Sample("digits", "digits.qwb", "Digits", "A trained residual network with data and labels",
-           "sample-digits"),
-    Sample("time_series", "motions.qwb", "Motions", "A trained network for a watch's sensors",
-           "sample-machine"),
-    Sample("time_series", "vowels.qwb", "Vowels", "A trained GRU that tells speakers apart",
-           "sample-sound"),
-    Sample("detector", "detector.qwb", "Detector", "A trained detector of digits on a canvas",
-           "sample-eye"),
-    Sample("mobilenet_v2", "mobilenet_v2.qwb", "MobileNetV2", "Image classification, 53 layers",
-           "sample-picture"),
-    Sample("mlperf_tiny", "keyword_spotting.qwb", "Keyword spotting", "MLPerf Tiny, DS-CNN",
-           "sample-sound"),
-    Sample("mlperf_tiny", "image_classification.qwb", "Image classification",
-           "MLPerf Tiny, ResNet-8", "sample-picture"),
-    Sample("mlperf_tiny", "visual_wake_words.qwb", "Visual wake words",
-           "MLPerf Tiny, MobileNetV1", "sample-eye"),
-    Sample("mlperf_tiny", "anomaly_detection.qwb", "Anomaly detection",
-           "MLPerf Tiny, autoencoder", "sample-machine"),
-)  # fmt: skip
+    Sample(
+        "digits", "digits.qwb", "Digits", "A trained residual network with data and labels", "sample-digits"
+    ),
+    Sample(
+        "time_series", "motions.qwb", "Motions", "A trained network for a watch's sensors", "sample-machine"
+    ),
+    Sample("time_series", "vowels.qwb", "Vowels", "A trained GRU that tells speakers apart", "sample-sound"),
+    Sample("detector", "detector.qwb", "Detector", "A trained detector of digits on a canvas", "sample-eye"),
+    Sample(
+        "mobilenet_v2", "mobilenet_v2.qwb", "MobileNetV2", "Image classification, 53 layers", "sample-picture"
+    ),
+    Sample("mlperf_tiny", "keyword_spotting.qwb", "Keyword spotting", "MLPerf Tiny, DS-CNN", "sample-sound"),
+    Sample(
+        "mlperf_tiny",
+        "image_classification.qwb",
+        "Image classification",
+        "MLPerf Tiny, ResNet-8",
+        "sample-picture",
+    ),
+    Sample(
+        "mlperf_tiny", "visual_wake_words.qwb", "Visual wake words", "MLPerf Tiny, MobileNetV1", "sample-eye"
+    ),
+    Sample(
+        "mlperf_tiny",
+        "anomaly_detection.qwb",
+        "Anomaly detection",
+        "MLPerf Tiny, autoencoder",
+        "sample-machine",
+    ),
+)
 
 
 # What a sample consists of. Its folder may hold more: the run history and the exported files of
 # whoever opened the project there.
 _FILES: dict[str, tuple[str, ...]] = {
     "digits": (
-        "digits.qwb", "model.py", "train.py", "weights.safetensors", "calibration.npz",
+        "digits.qwb",
+        "model.py",
+        "train.py",
+        "weights.safetensors",
+        "calibration.npz",
         "held_out.npz",
     ),
     "time_series": (
-        "networks.py", "train.py",
-        *(f"{name}{rest}" for name in ("motions", "vowels")
-          for rest in (".qwb", "_calibration.npz", "_held_out.npz", "_weights.safetensors")),
+        "networks.py",
+        "train.py",
+        *(
+            f"{name}{rest}"
+            for name in ("motions", "vowels")
+            for rest in (".qwb", "_calibration.npz", "_held_out.npz", "_weights.safetensors")
+        ),
     ),
     "detector": (
-        "detector.qwb", "model.py", "train.py", "weights.safetensors", "calibration.npz",
-        "held_out.npz", "held_out.json",
+        "detector.qwb",
+        "model.py",
+        "train.py",
+        "weights.safetensors",
+        "calibration.npz",
+        "held_out.npz",
+        "held_out.json",
     ),
     "mobilenet_v2": ("mobilenet_v2.qwb", "model.py"),
     "mlperf_tiny": (
-        "networks.py", "keyword_spotting.qwb", "image_classification.qwb",
-        "visual_wake_words.qwb", "anomaly_detection.qwb",
+        "networks.py",
+        "keyword_spotting.qwb",
+        "image_classification.qwb",
+        "visual_wake_words.qwb",
+        "anomaly_detection.qwb",
     ),
-}  # fmt: skip
+}
 
 
 def copy_sample(sample: Sample, folder: Path) -> Path:

@@ -38,10 +38,17 @@ def tool_output(
         OSError: it cannot be started.
     """
     deadline = time.monotonic() + timeout_s
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, start_new_session=True,
-    ) as process, guarded(process.pid):  # fmt: skip
+    with (
+        subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+        guarded(process.pid),
+    ):
         assert process.stdout is not None
         try:
             text, is_whole = _read(process.stdout, deadline)

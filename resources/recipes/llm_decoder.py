@@ -16,14 +16,7 @@ from executorch.examples.models.llama.source_transformation.custom_kv_cache impo
 
 # --- replace: the parameters of your model, as in its params.json ---
 CONTEXT = 64
-PARAMETERS = {
-    "dim": 64,
-    "n_layers": 2,
-    "n_heads": 4,
-    "n_kv_heads": 2,
-    "vocab_size": 256,
-    "hidden_dim": 192,
-}
+PARAMETERS = {"dim": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 256, "hidden_dim": 192}
 # static_quantize_kv_cache of export_llm: the caches are int8, with one scale for each position of a
 # head's vector. The scales are among the weights; measure_caches finds them.
 INT8_CACHES = False
@@ -72,7 +65,4 @@ def measure_caches(decoder, tokens):
 def model():
     """Return the decoder in eval, and a token at the first position as example input."""
     torch.manual_seed(0)
-    return Decoder().eval(), (
-        torch.zeros(1, 1, dtype=torch.int32),
-        torch.zeros(1, dtype=torch.int32),
-    )
+    return Decoder().eval(), (torch.zeros(1, 1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32))

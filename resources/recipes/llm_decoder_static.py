@@ -16,14 +16,7 @@ from executorch.examples.models.llama.static_attention import (
 
 # --- replace: the parameters of your model, as in its params.json ---
 CONTEXT = 64
-PARAMETERS = {
-    "dim": 64,
-    "n_layers": 2,
-    "n_heads": 4,
-    "n_kv_heads": 2,
-    "vocab_size": 256,
-    "hidden_dim": 192,
-}
+PARAMETERS = {"dim": 64, "n_layers": 2, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 256, "hidden_dim": 192}
 # --------------------------------------------------------------------
 # What keeps places that no token has reached out of the attention: e to its power is nothing.
 MASKED = -100.0
@@ -44,8 +37,10 @@ class Decoder(torch.nn.Module):
         places = torch.arange(CONTEXT)
         reached = places >= CONTEXT - 1 - places[:, None]
         for name, table in (
-            ("cos", cos), ("sin", sin), ("masks", torch.where(reached, 0.0, MASKED)[:, None]),
-        ):  # fmt: skip
+            ("cos", cos),
+            ("sin", sin),
+            ("masks", torch.where(reached, 0.0, MASKED)[:, None]),
+        ):
             self.register_buffer(name, table, persistent=False)
         self.register_load_state_dict_pre_hook(_as_static)
 
@@ -54,16 +49,21 @@ class Decoder(torch.nn.Module):
         names = [StaticKVCache.calculate_cache_key(i, 0) for i in range(len(caches) // 2)]
         keys = dict(zip(names, caches[: len(names)], strict=True))
         values = dict(zip(names, caches[len(names) :], strict=True))
-        logits, updates = self.transformer(token, {
-            "masks": {CONTEXT - 1: self.masks[position]},
-            "freqs_cos_override": self.cos[position], "freqs_sin_override": self.sin[position],
-            "in_cache_state": (keys, values),
-        })  # fmt: skip
+        logits, updates = self.transformer(
+            token,
+            {
+                "masks": {CONTEXT - 1: self.masks[position]},
+                "freqs_cos_override": self.cos[position],
+                "freqs_sin_override": self.sin[position],
+                "in_cache_state": (keys, values),
+            },
+        )
         pairs = zip((keys, values), updates["out_cache_state"], strict=True)
         return logits, *(
             torch.cat([cache[:, :, 1:], newest[name]], 2)
-            for before, newest in pairs for name, cache in before.items()
-        )  # fmt: skip
+            for before, newest in pairs
+            for name, cache in before.items()
+        )
 
 
 def _as_static(module, state, *_):

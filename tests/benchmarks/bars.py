@@ -25,9 +25,7 @@ class Bar:
 
     def holds(self, value: float) -> bool:
         """Return whether a figure keeps the bar; one without a bar always does."""
-        return (self.most is None or value <= self.most) and (
-            self.least is None or value >= self.least
-        )
+        return (self.most is None or value <= self.most) and (self.least is None or value >= self.least)
 
     @property
     def text(self) -> str:

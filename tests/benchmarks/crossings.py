@@ -39,9 +39,7 @@ def route_segments(routes: Iterable[Route], left: float = 0.0, top: float = 0.0)
         segment
         for route in routes
         if not route.is_stub
-        for segment in _segments(
-            [(left + x, top + y) for x, y in route.points], (route.source, route.target)
-        )
+        for segment in _segments([(left + x, top + y) for x, y in route.points], (route.source, route.target))
     ]
 
 
@@ -56,9 +54,13 @@ def dot(tree: Hierarchy, seconds: float) -> int | None:
     lines.append("}")
     try:
         done = subprocess.run(
-            ["dot", "-Tplain"], input="\n".join(lines), capture_output=True, text=True,
-            timeout=seconds, check=True,
-        )  # fmt: skip
+            ["dot", "-Tplain"],
+            input="\n".join(lines),
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=True,
+        )
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
         return None
     segments: list[Segment] = []
@@ -71,9 +73,7 @@ def dot(tree: Hierarchy, seconds: float) -> int | None:
     return crossings(segments)
 
 
-def _cluster(
-    tree: Hierarchy, key: str, numbers: dict[str, int], layout: Layout, lines: list[str]
-) -> None:
+def _cluster(tree: Hierarchy, key: str, numbers: dict[str, int], layout: Layout, lines: list[str]) -> None:
     for child in tree.groups[key].children:
         if child in tree.groups:
             lines.append(f'subgraph "cluster_{len(lines)}" {{')

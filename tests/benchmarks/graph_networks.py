@@ -110,9 +110,7 @@ class Inception(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = _activated(3, 16, 3)
-        self.blocks = nn.Sequential(
-            InceptionBlock(16, 8), *(InceptionBlock(32, 8) for _ in range(5))
-        )
+        self.blocks = nn.Sequential(InceptionBlock(16, 8), *(InceptionBlock(32, 8) for _ in range(5)))
         self.head = nn.Linear(32, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

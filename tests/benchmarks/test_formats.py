@@ -48,8 +48,7 @@ def beside_torch(x: torch.Tensor, work: Callable[[], object]) -> tuple[float, fl
     best, base = float("inf"), float("inf")
     for _ in range(3):
         base = min(
-            base,
-            milliseconds(lambda: torch.fake_quantize_per_tensor_affine(x, 1 / 16, 0, -128, 127), 2),
+            base, milliseconds(lambda: torch.fake_quantize_per_tensor_affine(x, 1 / 16, 0, -128, 127), 2)
         )
         best = min(best, milliseconds(work, 2))
     return best, best / base

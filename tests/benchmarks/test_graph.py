@@ -82,9 +82,7 @@ def timed(work: Callable[[], object], repeats: int = 1) -> float:
 
 
 @pytest.mark.parametrize("count", [5_000, 50_000])
-def test_that_a_graph_is_painted_soon(
-    qtbot: QtBot, tmp_path: Path, count: int, measured: Measured
-) -> None:
+def test_that_a_graph_is_painted_soon(qtbot: QtBot, tmp_path: Path, count: int, measured: Measured) -> None:
     path = tmp_path / "graph.json"
     synthetic(count).save(path)
     view = GraphView(DARK)
@@ -110,9 +108,7 @@ def test_that_one_group_costs_a_fraction_of_the_whole_layout(measured: Measured)
     measured("Graph of 20,000 nodes: one group closed, against the whole layout", one / whole)
 
 
-def test_that_a_click_on_one_group_of_many_costs_the_window_little(
-    qtbot: QtBot, measured: Measured
-) -> None:
+def test_that_a_click_on_one_group_of_many_costs_the_window_little(qtbot: QtBot, measured: Measured) -> None:
     view = opened(qtbot, synthetic(18_000), stays=True)
     qtbot.waitUntil(view.groups.layout_thread.isFinished)
     gc.collect()

@@ -45,9 +45,12 @@ class Clock:
     def __call__(self, *command: object, extra: dict[str, str] | None = None) -> float:
         begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
-            [str(part) for part in command], check=True, capture_output=True,
-            env={**self.environment, **(extra or {})}, timeout=1200,
-        )  # fmt: skip
+            [str(part) for part in command],
+            check=True,
+            capture_output=True,
+            env={**self.environment, **(extra or {})},
+            timeout=1200,
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         self.cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         return time.perf_counter() - begun
@@ -92,9 +95,7 @@ def test_that_the_loop_is_quicker_than_a_straight_script_with_the_same_bytes(pla
     )
     measured("The same in CPU time of all processes", statistics.median(cpu))
     ratio = statistics.median(a / b for a, b in zip(ours, straight, strict=True))
-    measured(
-        "MobileNetV2 224² to .pte, nothing cached, against the plain script, same bytes", ratio
-    )
+    measured("MobileNetV2 224² to .pte, nothing cached, against the plain script, same bytes", ratio)
     measured("The same again, nothing changed", statistics.median(again))
 
 
@@ -124,9 +125,8 @@ def project_of(name: str, folder: Path) -> Path:
     code = Path(__file__).with_name("networks.py").read_text(encoding="utf-8")
     (folder / "model.py").write_text(code + SPECS.format(name=name), encoding="utf-8")
     made = api.new(
-        "model.py:network", "ethos-u85-256", folder=folder, name=name,
-        calibration="model.py:samples",
-    )  # fmt: skip
+        "model.py:network", "ethos-u85-256", folder=folder, name=name, calibration="model.py:samples"
+    )
     return Path(api.save(made, folder / f"{name}.qwb").path)
 
 
@@ -138,9 +138,7 @@ def test_that_a_default_run_is_quicker_than_its_plain_script(title, tmp_path, me
     for _ in range(RUNS):
         straight_s = clock(sys.executable, script, tmp_path / "straight.pte")
         shutil.rmtree(tmp_path / "cache", ignore_errors=True)
-        ran = workbench(
-            "run", project, "--trust", "--allow-differences", "--out", tmp_path / "dist"
-        )
+        ran = workbench("run", project, "--trust", "--allow-differences", "--out", tmp_path / "dist")
         ratios.append(clock(*ran) / straight_s)
     (delivered,) = (tmp_path / "dist").glob("*.pte")
     assert digest(tmp_path / "straight.pte") == digest(delivered)
@@ -208,14 +206,22 @@ def test_that_the_window_paints_early_and_stays_small(place, measured):
     seconds, opened, bare, megabytes = [], [], [], []
     for _ in range(RUNS):
         plain = subprocess.run(
-            [sys.executable, "-c", BARE], check=True, capture_output=True, text=True,
-            env=clock.environment, timeout=60,
-        )  # fmt: skip
+            [sys.executable, "-c", BARE],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=clock.environment,
+            timeout=60,
+        )
         bare.append(float(plain.stdout))
         done = subprocess.run(
-            [sys.executable, "-c", FIRST_PAINT, str(project)], check=True, capture_output=True,
-            text=True, env=clock.environment, timeout=60,
-        )  # fmt: skip
+            [sys.executable, "-c", FIRST_PAINT, str(project)],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=clock.environment,
+            timeout=60,
+        )
         first, ready, size = map(float, done.stdout.split()[-3:])
         seconds.append(first)
         opened.append(ready)
@@ -232,9 +238,14 @@ def test_that_the_window_stays_smooth_while_everything_runs(place, measured):
     clock, project = Clock(place), place / "mobilenet_v2" / "mobilenet_v2.qwb"
     clock.environment["QUANTIZATION_WORKBENCH_CACHE"] = str(place / "smooth")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.window_beat", str(project)], check=True,
-        capture_output=True, text=True, env=clock.environment, timeout=300, cwd=ROOT,
-    )  # fmt: skip
+        [sys.executable, "-m", "tests.benchmarks.window_beat", str(project)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=clock.environment,
+        timeout=300,
+        cwd=ROOT,
+    )
     figures = json.loads(done.stdout.splitlines()[-1])
     what = "Lateness of a 16 ms beat in the window while MobileNetV2 runs"
     measured(f"{what}, p99", figures["p99_ms"])
@@ -268,9 +279,13 @@ def test_that_engines_stay_small(place, measured):
     path = place / "mobilenet_v2" / "mobilenet_v2.qwb"
     project = store.load(path)
     command = RunUntil(
-        job="memory", project=project, folder=str(path.parent), until="evaluate",
-        cache_root=str(place / "memory"), code=named_code(project, path.parent).digest,
-    )  # fmt: skip
+        job="memory",
+        project=project,
+        folder=str(path.parent),
+        until="evaluate",
+        cache_root=str(place / "memory"),
+        code=named_code(project, path.parent).digest,
+    )
     lowers = command.model_copy(update={"until": "lower", "skip": ("evaluate",)})
     engines = [EngineProcess(warm=True), EngineProcess(warm=True)]
     for engine in engines:

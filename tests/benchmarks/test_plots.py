@@ -47,13 +47,28 @@ def made() -> tuple[CalibrateResult, dict[str, np.ndarray], dict[int, tuple]]:
     for place in range(TENSORS):
         size = 10.0 ** rng.uniform(-2, 1)
         weight = place % 2 == 1
-        rows.append(TensorRange(
-            id=f"o{place}", node=f"conv2d_{place}", op="aten.conv2d.default",
-            module=f"features.{place}", kind="weight" if weight else "activation", index=place,
-            minimum=-size, maximum=size, p_low=-size / 2, p_high=size / 2, dtype="int8",
-            qmin=-128, qmax=127, scale=size / 128, zero_point=0, observer="Histogram",
-            channels=each if weight else 1, mean_square=size**2 / 8,
-        ))  # fmt: skip
+        rows.append(
+            TensorRange(
+                id=f"o{place}",
+                node=f"conv2d_{place}",
+                op="aten.conv2d.default",
+                module=f"features.{place}",
+                kind="weight" if weight else "activation",
+                index=place,
+                minimum=-size,
+                maximum=size,
+                p_low=-size / 2,
+                p_high=size / 2,
+                dtype="int8",
+                qmin=-128,
+                qmax=127,
+                scale=size / 128,
+                zero_point=0,
+                observer="Histogram",
+                channels=each if weight else 1,
+                mean_square=size**2 / 8,
+            )
+        )
         if weight:
             widths = size * rng.uniform(0.1, 1.0, each)
             channels[place] = (-widths, widths)
@@ -169,12 +184,17 @@ def test_that_the_picture_of_a_memory_is_moved_smoothly(qtbot: QtBot, measured: 
     rng = np.random.default_rng(7)
     tensors = [
         LiveRange(
-            name=f"t{place}", module=f"features.{place}", memory="Sram", usage="OpLocal",
-            start=2 * place, end=2 * place + int(rng.integers(1, 40)),
-            address=int(rng.integers(0, 10**6)), bytes=int(rng.integers(100, 10**5)),
+            name=f"t{place}",
+            module=f"features.{place}",
+            memory="Sram",
+            usage="OpLocal",
+            start=2 * place,
+            end=2 * place + int(rng.integers(1, 40)),
+            address=int(rng.integers(0, 10**6)),
+            bytes=int(rng.integers(100, 10**5)),
         )
         for place in range(2000)
-    ]  # fmt: skip
+    ]
     found = MemoryPlot(lambda place: tensors[place].name)
     qtbot.addWidget(found)
     found.resize(*SIZE)
@@ -199,11 +219,18 @@ def operations(number: int) -> Timeline:
     for place in range(number):
         npu, sram, external = (int(c) for c in rng.integers(100, 20_000, 3))
         operation = VelaOperation(
-            name=f"conv2d_{place}", operator="Conv2D", module=f"features.{place}.conv",
-            tosa="CONV2D", cycles=max(npu, sram, external), cycles_vela=0,
-            npu_cycles=npu, macs=1000,
-            sram_cycles=sram, external_cycles=external, staging_bytes=512,
-        )  # fmt: skip
+            name=f"conv2d_{place}",
+            operator="Conv2D",
+            module=f"features.{place}.conv",
+            tosa="CONV2D",
+            cycles=max(npu, sram, external),
+            cycles_vela=0,
+            npu_cycles=npu,
+            macs=1000,
+            sram_cycles=sram,
+            external_cycles=external,
+            staging_bytes=512,
+        )
         spans.append(Span(place, 0, operation, now, now + operation.cycles))
         now += operation.cycles
         if place % 50 == 0:
@@ -212,12 +239,8 @@ def operations(number: int) -> Timeline:
     return Timeline(tuple(spans), tuple(stops))
 
 
-@pytest.mark.parametrize(
-    ("part", "share"), [("most", 0.9), ("a tenth", 0.1), ("a hundredth", 0.01)]
-)
-def test_that_a_timeline_is_moved_smoothly(
-    qtbot: QtBot, measured: Measured, part: str, share: float
-) -> None:
+@pytest.mark.parametrize(("part", "share"), [("most", 0.9), ("a tenth", 0.1), ("a hundredth", 0.01)])
+def test_that_a_timeline_is_moved_smoothly(qtbot: QtBot, measured: Measured, part: str, share: float) -> None:
     shown = operations(2000)
     found = TimelinePlot(lambda place: shown.spans[place].operation.name, str)
     qtbot.addWidget(found)

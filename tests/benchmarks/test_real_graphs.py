@@ -26,9 +26,7 @@ FLOWS: tuple[Flow, ...] = ("down", "right", "wrapped")
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_that_no_edge_of_a_real_graph_runs_through_a_foreign_box(
-    name: str, measured: Measured
-) -> None:
+def test_that_no_edge_of_a_real_graph_runs_through_a_foreign_box(name: str, measured: Measured) -> None:
     struck = 0
     for shape in SHAPES:
         tree = Hierarchy(real_graph(name), shape)

@@ -82,13 +82,17 @@ def bench(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(name)
     engine = Engine(folder)
     _, shape = networks.build(name)
-    text = FILE.format(root=str(Path(__file__).parents[2]), name=name, samples=SAMPLES,
-                       evaluated=EVALUATED, shape=shape)  # fmt: skip
+    text = FILE.format(
+        root=str(Path(__file__).parents[2]), name=name, samples=SAMPLES, evaluated=EVALUATED, shape=shape
+    )
     (folder / "networks.py").write_text(text)
     base = project(
-        "model", "a8w8", target, calibration=DataSource(spec="networks.py:calibration"),
+        "model",
+        "a8w8",
+        target,
+        calibration=DataSource(spec="networks.py:calibration"),
         evaluation=Evaluation(data=DataSource(spec="networks.py:evaluation")),
-    )  # fmt: skip
+    )
     assert engine.run(base, "evaluate") == "done", engine.events
     yield request.param, engine, base, plain
     engine.close()
@@ -99,10 +103,7 @@ def _plain(name, target, samples=SAMPLES):
     """Return CPU seconds of the plain flow: all of it, and without the export."""
     import torch
     from executorch.backends.arm.ethosu import EthosUCompileSpec
-    from executorch.backends.arm.quantizer import (
-        EthosUQuantizer,
-        get_symmetric_quantization_config,
-    )
+    from executorch.backends.arm.quantizer import EthosUQuantizer, get_symmetric_quantization_config
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     from tests.benchmarks import networks
@@ -183,9 +184,13 @@ def test_that_sensitivity_is_quicker_than_a_flow_for_each_module(bench, measured
     if kind != "CNN":
         return
     command = RunStudy(
-        job="test", study="sensitivity", project=base, folder=str(engine.folder),
-        options={"samples": EVALUATED}, cache_root=str(engine.cache.root),
-    )  # fmt: skip
+        job="test",
+        study="sensitivity",
+        project=base,
+        folder=str(engine.folder),
+        options={"samples": EVALUATED},
+        cache_root=str(engine.cache.root),
+    )
     begun = time.process_time()
     engine.events = []
     engine.send(command)

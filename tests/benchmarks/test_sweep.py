@@ -53,9 +53,14 @@ def swept(project: Path, cache_root: Path) -> tuple[float, tuple[SweepPoint, ...
     axes = {"memory_mode": ["all"], "arena_cache_bytes": LIMITS}
     options = {"targets": TARGETS, "axes": axes}
     command = RunStudy(
-        job="sweep", study="sweep", project=made, folder=str(folder), options=options,
-        cache_root=str(cache_root), code=named_code(made, folder).digest,
-    )  # fmt: skip
+        job="sweep",
+        study="sweep",
+        project=made,
+        folder=str(folder),
+        options=options,
+        cache_root=str(cache_root),
+        code=named_code(made, folder).digest,
+    )
     engine, begun, seconds = EngineProcess(), 0.0, 0.0
     engine.run_log(lambda line: None)
     for event in engine.events():
@@ -74,15 +79,22 @@ def swept(project: Path, cache_root: Path) -> tuple[float, tuple[SweepPoint, ...
 def test_that_a_sweep_costs_little_beside_the_compilations(tmp_path, measured):
     shutil.copytree(MOBILENET, tmp_path / "mobilenet_v2")
     project = tmp_path / "mobilenet_v2" / "mobilenet_v2.qwb"
-    environment = {**os.environ, "QUANTIZATION_WORKBENCH_CACHE": str(tmp_path / "cache"),
-                   "QUANTIZATION_WORKBENCH_CONFIG": str(tmp_path / "config")}  # fmt: skip
+    environment = {
+        **os.environ,
+        "QUANTIZATION_WORKBENCH_CACHE": str(tmp_path / "cache"),
+        "QUANTIZATION_WORKBENCH_CONFIG": str(tmp_path / "config"),
+    }
 
     def run(*command: object) -> tuple[float, str]:
         begun = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, *map(str, command)], check=True, capture_output=True, text=True,
-            env=environment, timeout=900,
-        )  # fmt: skip
+            [sys.executable, *map(str, command)],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=900,
+        )
         return time.perf_counter() - begun, done.stdout
 
     run("-m", "workbench", "run", project, "--until", "lower", "--skip", "evaluate", "--trust")

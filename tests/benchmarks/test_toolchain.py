@@ -32,10 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.engine, pytest.mark.benchmark, pytest.mark.filterwarnings("ignore")]
 
-NETWORKS = {
-    "CNN": ("mobilenet_v2", "ethos-u55-128"),
-    "transformer": ("encoder", "ethos-u85-256"),
-}
+NETWORKS = {"CNN": ("mobilenet_v2", "ethos-u55-128"), "transformer": ("encoder", "ethos-u85-256")}
 LOWERED = {
     **NETWORKS,
     "CNN 224": ("mobilenet_v2_224", "ethos-u55-128"),
@@ -46,9 +43,12 @@ QUICK_START = "from workbench.engine.toolchain_patches.imports import import_too
 
 
 TITLES = {
-    "CNN": "MobileNetV2 96²", "CNN 224": "MobileNetV2 224²", "LSTM": "LSTM of 24 steps",
-    "transformer": "transformer of 4 layers", "ResNet-8": "ResNet-8",
-}  # fmt: skip
+    "CNN": "MobileNetV2 96²",
+    "CNN 224": "MobileNetV2 224²",
+    "LSTM": "LSTM of 24 steps",
+    "transformer": "transformer of 4 layers",
+    "ResNet-8": "ResNet-8",
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -105,9 +105,7 @@ def exported(kind: str, a16: bool = False, changed: str = "") -> tuple[Any, Any,
     network, shape = networks.build(name)
     sample = torch.randn(shape)
     quantizer = arm.EthosUQuantizer(EthosUCompileSpec(target))
-    factory = (
-        "get_symmetric_a16w8_quantization_config" if a16 else ("get_symmetric_quantization_config")
-    )
+    factory = "get_symmetric_a16w8_quantization_config" if a16 else ("get_symmetric_quantization_config")
     quantizer.set_global(getattr(arm, factory)())
     if changed:
         per_tensor = arm.get_symmetric_quantization_config(is_per_channel=False)
@@ -166,9 +164,7 @@ def test_lowering(kind: str, measured: Measured) -> None:
         measured(f"Lowering against stock, same bytes: {TITLES[kind]}", quick_s / stock_s)
         if kind == "CNN":
             make_spec = partial(EthosUCompileSpec, "ethos-u55-256", memory_mode="Sram_Only")
-            again_s, _ = cpu_s(
-                lambda: recompile_for_device(edge, tosa, make_spec).to_executorch(), repeats=3
-            )
+            again_s, _ = cpu_s(lambda: recompile_for_device(edge, tosa, make_spec).to_executorch(), repeats=3)
             measured("Another device with the same TOSA, against lowering", again_s / stock_s)
             edited_s, _ = cpu_s(partial(run_with_big_stack, lowered, edited, target))
             what = "One module changed, lowered again, against stock"
@@ -253,8 +249,6 @@ def test_simulation_of_the_compiled_program(family: str, target: str, measured: 
     (flatbuffer,) = tosa
     compiled.run([sample])
     ours_s, _ = cpu_s(lambda: compiled.run([sample]), repeats=3)
-    theirs_s, _ = cpu_s(
-        lambda: tosa_reference_model.run(flatbuffer, [integers], verbosity="NONE"), repeats=3
-    )
+    theirs_s, _ = cpu_s(lambda: tosa_reference_model.run(flatbuffer, [integers], verbosity="NONE"), repeats=3)
     what = "Functional simulation of MobileNetV2 224², against the TOSA reference model"
     measured(f"{what}: {family}", ours_s / theirs_s)

@@ -95,18 +95,21 @@ class Workbench:
         """Run a verb in a process of its own, with a fresh engine."""
         command = [sys.executable, "-m", "workbench", *map(str, arguments)]
         done = subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True,
-            timeout=600, check=False,
-        )  # fmt: skip
+            command,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     def project(self, model: str, *options: object, target: str = "ethos-u55-128") -> Path:
         """Write a project for a network of ``networks.py``."""
         shutil.copy(NETWORKS, self.folder)
         path = self.folder / f"{model}.qwb"
-        done = self(
-            "new", path, "--force", "--model", f"networks.py:{model}", "--target", target, *options
-        )
+        done = self("new", path, "--force", "--model", f"networks.py:{model}", "--target", target, *options)
         assert done.code == 0, done.err
         return path
 
@@ -155,10 +158,13 @@ class Lane:
         reader = engine.run_log(self.log.append)
         self.events = []
         command = RunUntil(
-            job="e2e", project=self.project, folder=str(self.path.parent), until=until,
+            job="e2e",
+            project=self.project,
+            folder=str(self.path.parent),
+            until=until,
             cache_root=str(self.cache.root),
             code=named_code(self.project, self.path.parent).digest,
-        )  # fmt: skip
+        )
         for event in engine.events():
             self.events.append(event)
             if isinstance(event, Ready):

@@ -70,9 +70,7 @@ def test_that_a_run_reports_its_stages_and_shows_as_a_table(digits):
     assert "<td>export</td>" in result._repr_html_()
     again = wb.run(net, until="export")
     assert [stage.state for stage in again.stages] == ["cached", "cached"]
-    assert all(
-        e.stage in {"import_model", "export"} for e in events if isinstance(e, StageFinished)
-    )
+    assert all(e.stage in {"import_model", "export"} for e in events if isinstance(e, StageFinished))
 
 
 def test_that_a_run_without_trust_asks_for_it(digits, monkeypatch, tmp_path):

@@ -69,9 +69,13 @@ def shop(tmp_path):
         optimizer.step()
     state = {f"model.{name}": value for name, value in model.state_dict().items()}
     checkpoint = {
-        "epoch": 4, "global_step": 40, "pytorch-lightning_version": "2.4.0", "state_dict": state,
-        "optimizer_states": [optimizer.state_dict()], "hyper_parameters": {"lr": 3e-3},
-    }  # fmt: skip
+        "epoch": 4,
+        "global_step": 40,
+        "pytorch-lightning_version": "2.4.0",
+        "state_dict": state,
+        "optimizer_states": [optimizer.state_dict()],
+        "hyper_parameters": {"lr": 3e-3},
+    }
     torch.save(checkpoint, tmp_path / "last.ckpt")
     return tmp_path
 

@@ -17,9 +17,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow]
         ("vowels", ("--clusters", "15")),
     ],
 )
-def test_that_a_compressed_and_trained_sample_costs_less_and_is_as_accurate(
-    workbench, name, options
-):
+def test_that_a_compressed_and_trained_sample_costs_less_and_is_as_accurate(workbench, name, options):
     path = workbench.folder / workbench("samples", name).out.strip()
     project = store.load(path)
     plain = edits.assign(edits.revise(project, rules=()), "global", "", "a8w8")

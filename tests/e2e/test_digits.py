@@ -65,9 +65,19 @@ def test_that_the_deliverables_are_there_with_their_digests(digits):
     package = digits[2].document["package"]
     names = {Path(f["path"]).suffix for f in package["files"]}
     assert names == {
-        ".pte", ".h", ".S", ".bpte", ".cmake", ".conf", ".yml", ".txt", ".md", ".html", ".json",
+        ".pte",
+        ".h",
+        ".S",
+        ".bpte",
+        ".cmake",
+        ".conf",
+        ".yml",
+        ".txt",
+        ".md",
+        ".html",
+        ".json",
         ".etrecord",
-    }  # fmt: skip
+    }
     for file in package["files"]:
         data = Path(file["path"]).read_bytes()
         assert hashlib.sha256(data).hexdigest() == file["sha256"]
@@ -125,14 +135,11 @@ def test_that_a_run_without_cache_and_acceleration_gives_the_same_bytes(digits, 
     again = workbench.process("run", path, *arguments, "--out", tmp_path, "--trust", "--json")
     assert again.code == 0, again.err
     first, second = (
-        {f["name"]: f["sha256"] for f in done.document["package"]["files"]}
-        for done in (outcome, again)
+        {f["name"]: f["sha256"] for f in done.document["package"]["files"]} for done in (outcome, again)
     )
     assert first.keys() == second.keys()
     # The firmware note, the report and the manifest tell what was verified.
-    assert {n for n in first if first[n] != second[n]} == {
-        "digits.md", "digits.html", "manifest.json",
-    }  # fmt: skip
+    assert {n for n in first if first[n] != second[n]} == {"digits.md", "digits.html", "manifest.json"}
 
 
 def test_that_inspect_shows_the_delegate_and_its_blocks(digits):
@@ -151,9 +158,7 @@ def test_that_inspect_says_in_a_sentence_what_is_no_program(digits, tmp_path, da
     data = Path(outcome.document["package"]["pte"]["path"]).read_bytes()
     path = tmp_path / "bad.pte"
     path.write_bytes(
-        {"empty": b"", "cut": data[:400], "noise": data[:64] + bytes(400), "other": b"PK" * 99}[
-            damage
-        ]
+        {"empty": b"", "cut": data[:400], "noise": data[:64] + bytes(400), "other": b"PK" * 99}[damage]
     )
     done = workbench("inspect", path)
     assert done.code == 2

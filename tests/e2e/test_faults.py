@@ -16,9 +16,17 @@ from workbench.protocol import JobFinished, LogLine, Ready, StageFinished, Stage
 pytestmark = pytest.mark.e2e
 
 STAGES = [
-    "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower", "verify",
-    "run", "package",
-]  # fmt: skip
+    "import_model",
+    "export",
+    "prepare",
+    "calibrate",
+    "convert",
+    "evaluate",
+    "lower",
+    "verify",
+    "run",
+    "package",
+]
 
 
 def at(stage, action):
@@ -106,9 +114,12 @@ def test_that_a_damaged_result_is_noticed_and_computed_again(lane):
     file.write_bytes(data)
     lane.run("convert")
     assert {e.stage: e.cached for e in lane.kinds(StageFinished)} == {
-        "import_model": True, "export": True, "prepare": True, "calibrate": False,
+        "import_model": True,
+        "export": True,
+        "prepare": True,
+        "calibrate": False,
         "convert": True,
-    }  # fmt: skip
+    }
 
 
 def test_that_two_engines_on_one_project_do_not_disturb_each_other(lane):
@@ -149,9 +160,12 @@ def test_that_ctrl_c_exits_130_and_leaves_no_process(lane, tmp_path):
     environment = {**os.environ, "QUANTIZATION_WORKBENCH_CACHE": str(tmp_path / "other")}
     process = subprocess.Popen(
         [sys.executable, "-m", "workbench", "run", str(lane.path), "--trust"],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     for line in process.stderr:
         if "prepare" in line:
             os.kill(process.pid, signal.SIGINT)

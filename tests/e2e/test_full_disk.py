@@ -17,9 +17,17 @@ from workbench.protocol import JobFinished, Ready, StageFailed, StageFinished
 
 pytestmark = pytest.mark.engine
 STAGES = (
-    "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower", "verify",
-    "run", "package",
-)  # fmt: skip
+    "import_model",
+    "export",
+    "prepare",
+    "calibrate",
+    "convert",
+    "evaluate",
+    "lower",
+    "verify",
+    "run",
+    "package",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,8 +66,7 @@ def sizes_of(lane):
     """Return the sizes of all files that the stages write, by stage [bytes]."""
     planned = plan(lane.project, lane.path.parent, lane.cache)
     return {
-        stage: [p.stat().st_size for p in lane.cache.folder(planned.key(stage)).iterdir()]
-        for stage in STAGES
+        stage: [p.stat().st_size for p in lane.cache.folder(planned.key(stage)).iterdir()] for stage in STAGES
     }
 
 

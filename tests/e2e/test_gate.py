@@ -35,8 +35,9 @@ def test_that_digits_is_accurate_enough_on_data_that_calibration_did_not_see(dig
     assert accuracy["verdict"] == "accurate enough"
     assert accuracy["data"] == {"name": "held_out.npz", "samples": 450, "held_out": True}
     assert {limit["name"]: limit["held"] for limit in accuracy["limits"]} == {
-        "top1_loss": True, "inputs": True,
-    }  # fmt: skip
+        "top1_loss": True,
+        "inputs": True,
+    }
     assert accuracy["parts"][0]["sqnr_db"] > 30
     files = {Path(f["path"]).name: Path(f["path"]) for f in outcome.document["package"]["files"]}
     assert json.loads(files["manifest.json"].read_text())["accuracy"] == accuracy
@@ -58,9 +59,7 @@ def test_that_a_program_that_is_not_accurate_enough_is_not_written(workbench):
     again = ["run", path, "--trust", "--out", out, "--json"]
     done = workbench(*again, "--fail-if", "float_sqnr<-40", "--fail-if", "lsb>99")
     assert done.code == 0
-    assert json.loads((out / "manifest.json").read_text())["accuracy"]["verdict"] != (
-        "not accurate enough"
-    )
+    assert json.loads((out / "manifest.json").read_text())["accuracy"]["verdict"] != ("not accurate enough")
 
 
 def test_that_a_model_in_half_precision_is_refused_before_it_is_compiled(workbench):
@@ -85,9 +84,7 @@ def test_that_a_broken_limit_ends_with_4_and_writes_nothing(digits):
 def test_that_differences_that_are_allowed_are_written_and_named_first(digits):
     workbench, path, _ = digits
     out = workbench.folder / "allowed"
-    done = workbench(
-        "run", path, "--trust", "--out", out, "--fail-if", "lsb>-1", "--allow-differences"
-    )
+    done = workbench("run", path, "--trust", "--out", out, "--fail-if", "lsb>-1", "--allow-differences")
     assert done.code == 4
     assert "differs" in (out / "digits.md").read_text().splitlines()[0]
     assert next(iter(json.loads((out / "manifest.json").read_text()))) == "gate"

@@ -16,10 +16,14 @@ def mobilenet():
     from tests.engine.fx.test_snapshot_quantized import levels_of
 
     found = levels_of("MobileNetV1")
-    return Lineage({
-        "float": found.exported, "prepared": found.prepared, "quantized": found.converted,
-        "edge": found.edge,
-    })  # fmt: skip
+    return Lineage(
+        {
+            "float": found.exported,
+            "prepared": found.prepared,
+            "quantized": found.converted,
+            "edge": found.edge,
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +31,10 @@ def sample(digits):
     """The levels of the sample, and what Vela says of it."""
     workbench, _, _ = digits
     paths = list((workbench.folder / "cache").rglob("graph.json"))
-    read = {snapshot.level: (path, snapshot) for path in paths
-            for snapshot in [GraphSnapshot.load(path)]}  # fmt: skip
+    read = {snapshot.level: (path, snapshot) for path in paths for snapshot in [GraphSnapshot.load(path)]}
     levels = {name: read[name][1] for name in ("float", "prepared", "quantized", "edge")}
     device = GraphSnapshot.load(read["edge"][0].with_name(DEVICE_GRAPH_FILE))
-    return Lineage({**levels, device.level: device}), load_result(
-        LowerResult, read["edge"][0].parent
-    )
+    return Lineage({**levels, device.level: device}), load_result(LowerResult, read["edge"][0].parent)
 
 
 WHICH = ["sample", pytest.param("mobilenet", marks=pytest.mark.slow)]
@@ -62,9 +63,7 @@ def test_that_every_convolution_is_found_once_at_every_level(which, level, reque
         assert sum("conv" in o.op or "linear" in o.op or "mm" in o.op for o in there) == 1
         assert not seen & set(match.nodes)
         seen.update(match.nodes)
-        assert all(
-            lineage.counterparts(level, name, "float").nodes == (node.id,) for name in match.nodes
-        )
+        assert all(lineage.counterparts(level, name, "float").nodes == (node.id,) for name in match.nodes)
 
 
 @pytest.mark.parametrize("which", WHICH)
@@ -133,9 +132,7 @@ def test_that_every_row_of_vela_is_named_as_an_operator_of_tosa(sample):
 def test_that_the_tosa_level_is_one_connected_program(sample):
     lineage, _ = sample
     program = lineage.levels["tosa"]
-    assert [n.outputs[0].shape_text for n in program.nodes if n.kind == "input"] == [
-        "1\u00d71\u00d78\u00d78"
-    ]
+    assert [n.outputs[0].shape_text for n in program.nodes if n.kind == "input"] == ["1\u00d71\u00d78\u00d78"]
     (output,) = [n for n in program.nodes if n.kind == "output"]
     reached, waiting = set(), [output.id]
     while waiting:

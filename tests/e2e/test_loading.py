@@ -56,18 +56,13 @@ def project(folder, output, imports="", data="net_data.py:samples"):
     (folder / "net_model.py").write_text(MODEL.format(output=OUTPUTS[output], imports=imports))
     (folder / "net_data.py").write_text(DATA)
     calibration = DataSource(spec=data)
-    return api.new(
-        "net_model.py:net", "ethos-u85-256", folder=folder, config="a8w8", calibration=calibration
-    )
+    return api.new("net_model.py:net", "ethos-u85-256", folder=folder, config="a8w8", calibration=calibration)
 
 
 @pytest.mark.parametrize(
-    "output",
-    [pytest.param(o, marks=[pytest.mark.slow] * (o != "dataclass")) for o in OUTPUTS],
+    "output", [pytest.param(o, marks=[pytest.mark.slow] * (o != "dataclass")) for o in OUTPUTS]
 )
-def test_that_a_learned_token_converts_and_outputs_of_any_type_load_in_a_fresh_engine(
-    tmp_path, output
-):
+def test_that_a_learned_token_converts_and_outputs_of_any_type_load_in_a_fresh_engine(tmp_path, output):
     opened = project(tmp_path, output)
     api.run(opened, "export", trust=True).raise_for_errors()
     result = api.run(opened, "evaluate", trust=True).raise_for_errors()

@@ -26,15 +26,27 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 _MOST_S, _START_S = 5.0, 120.0
 _MARK = "WORKBENCH_TEST_MARK"
 STAGES = (
-    "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower", "verify",
-    "run", "package",
-)  # fmt: skip
+    "import_model",
+    "export",
+    "prepare",
+    "calibrate",
+    "convert",
+    "evaluate",
+    "lower",
+    "verify",
+    "run",
+    "package",
+)
 STUDIES = (
-    ("sensitivity",), ("search", "--trials", "6"), ("search", "--trials", "6", "--workers", "2"),
+    ("sensitivity",),
+    ("search", "--trials", "6"),
+    ("search", "--trials", "6", "--workers", "2"),
     ("sweep", "--targets", "ethos-u55", "--workers", "2"),
     ("matrix", "--targets", "ethos-u55-128", "--configs", "a16w8"),
-    ("train", "--epochs", "50"), ("placement",), ("blame",),
-)  # fmt: skip
+    ("train", "--epochs", "50"),
+    ("placement",),
+    ("blame",),
+)
 # Ends neither when it is asked to, nor by itself.
 STUBBORN = """
 import signal, torch
@@ -55,10 +67,18 @@ class Family:
         with self.log.open("wb") as log:
             self.first = subprocess.Popen(
                 [sys.executable, "-P", "-m", *map(str, command)],
-                cwd=folder, env={**os.environ, **environment, _MARK: self._mark.partition("=")[2],
-                                 "PYTHONPATH": str(Path(__file__).parents[2])},
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                cwd=folder,
+                env={
+                    **os.environ,
+                    **environment,
+                    _MARK: self._mark.partition("=")[2],
+                    "PYTHONPATH": str(Path(__file__).parents[2]),
+                },
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def members(self) -> list[int]:
         """Return the numbers of the processes that have not ended."""
@@ -153,9 +173,15 @@ def test_that_a_simulator_that_does_not_end_ends_with_the_command_line(way, smal
     runners = (str(folder / "runner.elf"),)
     save_settings(MachineSettings(simulators={"u55": str(simulator)}, runners=runners))
     family = Family(
-        "workbench", "run", small, "--trust", folder=folder, FVP_DOUBLE_FAIL=way,
-        FVP_DOUBLE_CHILD=str(folder / "child"), FVP_DOUBLE_LOWERED=str(folder),
-    )  # fmt: skip
+        "workbench",
+        "run",
+        small,
+        "--trust",
+        folder=folder,
+        FVP_DOUBLE_FAIL=way,
+        FVP_DOUBLE_CHILD=str(folder / "child"),
+        FVP_DOUBLE_LOWERED=str(folder),
+    )
 
     def simulates():
         return any(b"double" in line for line in map(command_line, family.members()))

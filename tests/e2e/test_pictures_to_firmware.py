@@ -57,18 +57,12 @@ def delivered(workbench, preprocess, rules):
 )
 @pytest.mark.slow
 @pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
-def test_that_camera_bytes_give_the_outputs_of_the_quantized_model(
-    workbench, preprocess, rules, offset
-):
+def test_that_camera_bytes_give_the_outputs_of_the_quantized_model(workbench, preprocess, rules, offset):
     folder, pixels = delivered(workbench, preprocess, rules)
     kind = "uint8_t" if rules else "int8_t"
     (folder / "main.c").write_text(MAIN.format(kind=kind))
-    subprocess.run(
-        [COMPILER, "-std=c99", "-Wall", "-Werror", "main.c", "-o", "fill"], cwd=folder, check=True
-    )
-    filled = subprocess.run(
-        [folder / "fill"], input=pixels.tobytes(), capture_output=True, check=True
-    ).stdout
+    subprocess.run([COMPILER, "-std=c99", "-Wall", "-Werror", "main.c", "-o", "fill"], cwd=folder, check=True)
+    filled = subprocess.run([folder / "fill"], input=pixels.tobytes(), capture_output=True, check=True).stdout
     dtype = np.uint8 if rules else np.int8
     inputs = np.frombuffer(filled, dtype).reshape(6, 1, 3, 8, 8)
     bundle = decode((folder / "small.bpte").read_bytes())

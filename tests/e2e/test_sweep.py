@@ -10,9 +10,16 @@ import pytest
 pytestmark = pytest.mark.engine
 
 ASKED = (
-    "--targets", "ethos-u55-64", "ethos-u85-256",
-    "--memory-modes", "Sram_Only", "Dedicated_Sram_256KB", "--arena-cache", "4096", "65536",
-)  # fmt: skip
+    "--targets",
+    "ethos-u55-64",
+    "ethos-u85-256",
+    "--memory-modes",
+    "Sram_Only",
+    "Dedicated_Sram_256KB",
+    "--arena-cache",
+    "4096",
+    "65536",
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +91,7 @@ def test_that_points_none_of_which_fits_are_refused_before_anything_runs(digits,
 @pytest.mark.slow
 def test_that_no_scheduler_is_a_sentence(digits, codes):
     workbench, path, _ = digits
-    done = workbench(
-        "sweep", path, "--arena-cache", "12288", "--trust", "--scheduler", "tcp://127.0.0.1:9"
-    )
+    done = workbench("sweep", path, "--arena-cache", "12288", "--trust", "--scheduler", "tcp://127.0.0.1:9")
     assert done.code == 1
     assert codes == ["cluster-unreachable"]
     assert "tcp://127.0.0.1:9" in done.err
@@ -103,22 +108,15 @@ def test_that_points_of_an_own_ini_equal_lowering_with_it(swept, tmp_path):
         "[Memory_Mode.A]\nconst_mem_area=Axi1\narena_mem_area=Axi0\ncache_mem_area=Axi0\n"
         "[Memory_Mode.B]\ninherit=Memory_Mode.A\narena_mem_area=Axi1\narena_cache_size=65536\n"
     )
-    done = workbench(
-        "sweep", path, "--ini", moved / "own.ini", "--memory-modes", "all", "--json", "--trust"
-    )
+    done = workbench("sweep", path, "--ini", moved / "own.ini", "--memory-modes", "all", "--json", "--trust")
     assert done.code == 0, done.err
     points = done.document["points"]
-    assert [(p["system_config"], p["memory_mode"]) for p in points] == [
-        ("Mine", "A"),
-        ("Mine", "B"),
-    ]
+    assert [(p["system_config"], p["memory_mode"]) for p in points] == [("Mine", "A"), ("Mine", "B")]
     document = json.loads(path.read_text())
     chosen = {"config_ini": "own.ini", "system_config": "Mine", "memory_mode": "B"}
     document["target"] = {"id": points[1]["target"], "options": chosen}
     (moved / path.name).write_text(json.dumps(document))
-    done = workbench(
-        "run", moved / path.name, "--until", "lower", "--skip", "evaluate", "--json", "--trust"
-    )
+    done = workbench("run", moved / path.name, "--until", "lower", "--skip", "evaluate", "--json", "--trust")
     assert done.code == 0, done.err
     (report,) = done.document["lower"]["vela"]
     figures = ("cycles_total", "inference_ms", "sram_bytes", "flash_bytes")

@@ -51,9 +51,7 @@ class Person:
         assert widget.isVisible()
         assert widget.isEnabled()
         self.clicks += 1
-        self.qtbot.mouseClick(
-            widget, Qt.MouseButton.LeftButton, pos=place or widget.rect().center()
-        )
+        self.qtbot.mouseClick(widget, Qt.MouseButton.LeftButton, pos=place or widget.rect().center())
         self._rest()
 
     def click_row(self, table, row):
@@ -87,9 +85,12 @@ class Person:
     def answer(self, title):
         """Click a button of the question in the window."""
         (button,) = [
-            b for toast in self.workbench.window.findChildren(Toast) if toast.isVisible()
-            for b in toast.findChildren(QPushButton) if b.text() == title
-        ]  # fmt: skip
+            b
+            for toast in self.workbench.window.findChildren(Toast)
+            if toast.isVisible()
+            for b in toast.findChildren(QPushButton)
+            if b.text() == title
+        ]
         self.click(button)
 
     def wait(self, holds, timeout_ms=LONG_MS):

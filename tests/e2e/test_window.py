@@ -16,8 +16,17 @@ from workbench.results import PackageResult, VerifyResult, load_result
 pytestmark = pytest.mark.e2e
 
 SAMPLE = SAMPLES / "digits"
-STAGES = ("import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
-          "verify", "package")  # fmt: skip
+STAGES = (
+    "import_model",
+    "export",
+    "prepare",
+    "calibrate",
+    "convert",
+    "evaluate",
+    "lower",
+    "verify",
+    "package",
+)
 LONG_MS = 120_000
 
 
@@ -58,9 +67,7 @@ def run_everything(window, qtbot, notices):
 
 # An own model of which a person makes a program with clicks is the quick one (test_tasks).
 @pytest.mark.slow
-def test_that_the_window_takes_the_sample_from_opening_to_its_deliverables(
-    window, qtbot, notices, tmp_path
-):
+def test_that_the_window_takes_the_sample_from_opening_to_its_deliverables(window, qtbot, notices, tmp_path):
     run_everything(window, qtbot, notices)
     verified = load_result(VerifyResult, window.session.result("verify"))
     assert verified.max_lsb <= 1

@@ -29,18 +29,17 @@ def _beside(*functions):
 
 def corrected_images():
     return _beside(
-        corrected.least, corrected.most_of_one, corrected.clamped_and_joined,
-        corrected.even_kernel, corrected.padded_by_nothing,
-    )  # fmt: skip
+        corrected.least,
+        corrected.most_of_one,
+        corrected.clamped_and_joined,
+        corrected.even_kernel,
+        corrected.padded_by_nothing,
+    )
 
 
 def corrected_in_16_bits():
-    return _beside(
-        corrected.residual, corrected.transposed, corrected.cumulated, corrected.passed_through
-    )
+    return _beside(corrected.residual, corrected.transposed, corrected.cumulated, corrected.passed_through)
 
 
 def corrected_delegates():
-    return _beside(
-        delegates.multiplied_and_joined, delegates.negated_largest, delegates.number_minus_value
-    )
+    return _beside(delegates.multiplied_and_joined, delegates.negated_largest, delegates.number_minus_value)

@@ -129,9 +129,15 @@ def transposed_depthwise_norm():
 def cpu_pool_batch():
     """A pool over a batch of four, and an arg-max of the softmax."""
     layers = [
-        nn.Conv2d(3, 8, 3, 2, 1), nn.Hardswish(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 1),
-        nn.AdaptiveAvgPool2d((2, 2)), nn.Flatten(), nn.Linear(32, 6), nn.Softmax(1),
-    ]  # fmt: skip
+        nn.Conv2d(3, 8, 3, 2, 1),
+        nn.Hardswish(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 8, 1),
+        nn.AdaptiveAvgPool2d((2, 2)),
+        nn.Flatten(),
+        nn.Linear(32, 6),
+        nn.Softmax(1),
+    ]
     with torch.no_grad():
         layers[6].weight *= 40
     return nn.Sequential(*layers)
@@ -188,9 +194,16 @@ def norm_eps():
     """Batch norms with their own epsilon, and a dropout."""
     first, second = nn.BatchNorm2d(8, eps=1e-3), nn.BatchNorm2d(8, eps=0.5)
     layers = [
-        nn.Conv2d(3, 8, 3, bias=False), first, nn.SiLU(), nn.Dropout(0.2),
-        nn.Conv2d(8, 8, 3, bias=False), second, nn.ReLU(), nn.Flatten(), nn.Linear(128, 4),
-    ]  # fmt: skip
+        nn.Conv2d(3, 8, 3, bias=False),
+        first,
+        nn.SiLU(),
+        nn.Dropout(0.2),
+        nn.Conv2d(8, 8, 3, bias=False),
+        second,
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(128, 4),
+    ]
     return _random_norms(nn.Sequential(*layers))
 
 
@@ -293,8 +306,7 @@ def limits():
         return torch.minimum(torch.maximum(m.conv(x), m.low), m.high)
 
     low = torch.tensor([-0.5, LEAST, 0.1]).view(1, 3, 1)
-    return Net(run, conv=nn.Conv1d(2, 3, 3), low=low,
-               high=torch.tensor([0.5, 1.0, -LEAST]).view(1, 3, 1))  # fmt: skip
+    return Net(run, conv=nn.Conv1d(2, 3, 3), low=low, high=torch.tensor([0.5, 1.0, -LEAST]).view(1, 3, 1))
 
 
 @case(drawn(1, 6, 8, scale=2.0))
@@ -398,10 +410,13 @@ def timed_norm():
         return m.norm(patches) * (1 + m.scale(functional.silu(time))[:, None])
 
     return Net(
-        run, patches=nn.Conv2d(4, 32, 2, 2), positions=torch.randn(1, 16, 32) * 0.1,
+        run,
+        patches=nn.Conv2d(4, 32, 2, 2),
+        positions=torch.randn(1, 16, 32) * 0.1,
         time=nn.Sequential(nn.Linear(32, 32), nn.SiLU(), nn.Linear(32, 32)),
-        scale=nn.Linear(32, 32), norm=nn.LayerNorm(32, elementwise_affine=False, eps=1e-6),
-    )  # fmt: skip
+        scale=nn.Linear(32, 32),
+        norm=nn.LayerNorm(32, elementwise_affine=False, eps=1e-6),
+    )
 
 
 # Several inputs and outputs.
@@ -489,16 +504,13 @@ def anchors_made_in_forward():
 
     def run(m, x):
         y = m.head(functional.silu(m.conv(x)))
-        rows, columns = torch.meshgrid(
-            *(torch.arange(size) + 0.5 for size in y.shape[2:]), indexing="ij"
-        )
+        rows, columns = torch.meshgrid(*(torch.arange(size) + 0.5 for size in y.shape[2:]), indexing="ij")
         m.centres = torch.stack([columns, rows]).reshape(1, 2, -1)
         z = y.flatten(2)
         low, high = m.centres - z[:, :2], m.centres + z[:, 2:4]
         return torch.cat([(low + high) / 2, high - low, z[:, 4:].sigmoid()], 1)
 
-    return Net(run, conv=nn.Conv2d(3, 16, 3, 2, 1), head=nn.Conv2d(16, 6, 1),
-               centres=torch.empty(0))  # fmt: skip
+    return Net(run, conv=nn.Conv2d(3, 16, 3, 2, 1), head=nn.Conv2d(16, 6, 1), centres=torch.empty(0))
 
 
 # Refused.

@@ -55,12 +55,30 @@ class Case:
 
 
 _WRITTEN = (
-    "scaled_slice", "copied_slice", "border", "seen_by_an_older_view", "added_to_a_view", "turned",
-    "half_activated", "gated", "filled_in_a_loop", "shifted_in_time", "boxes",
-    "channels_of_the_input", "pasted", "pasted_into_zeros", "written_ramp", "interleaved",
-    "dropped_and_activated", "by_mask", "by_list", "largest_of_rows", "every_third_channel",
-    "added_to_an_alias", "part_of_a_copy",
-)  # fmt: skip
+    "scaled_slice",
+    "copied_slice",
+    "border",
+    "seen_by_an_older_view",
+    "added_to_a_view",
+    "turned",
+    "half_activated",
+    "gated",
+    "filled_in_a_loop",
+    "shifted_in_time",
+    "boxes",
+    "channels_of_the_input",
+    "pasted",
+    "pasted_into_zeros",
+    "written_ramp",
+    "interleaved",
+    "dropped_and_activated",
+    "by_mask",
+    "by_list",
+    "largest_of_rows",
+    "every_third_channel",
+    "added_to_an_alias",
+    "part_of_a_copy",
+)
 WRITES = tuple(Case(f"written_networks.{name}", target=U85) for name in _WRITTEN)
 CASES = (
     Case("bn_bn", least=35),

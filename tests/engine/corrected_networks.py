@@ -309,10 +309,13 @@ def every_correction():
         return functional.mish(torch.addmm(self.bias, x * 1e-3, self.weight))
 
     parts = {
-        "second": conv(8, 8), "other": nn.ConvTranspose2d(8, 4, 2, stride=2),
-        "cell": nn.GRUCell(6, 6), "state": nn.Parameter(torch.randn(6)),
-        "bias": nn.Parameter(torch.randn(4)), "weight": nn.Parameter(torch.randn(6, 4)),
-    }  # fmt: skip
+        "second": conv(8, 8),
+        "other": nn.ConvTranspose2d(8, 4, 2, stride=2),
+        "cell": nn.GRUCell(6, 6),
+        "state": nn.Parameter(torch.randn(6)),
+        "bias": nn.Parameter(torch.randn(4)),
+        "weight": nn.Parameter(torch.randn(6, 4)),
+    }
     return made(lambda: _Layer(conv(3, 8), run, **parts), 1, 3, 4, 4)
 
 
@@ -363,13 +366,16 @@ def not_to_be_folded():
         return self.of_linear(self.last(functional.relu(self.of_first(self.first(x)))))
 
     parts = {
-        "of_computed": _norm(nn.BatchNorm2d, 4), "of_groups": _norm(nn.BatchNorm2d, 4),
-        "of_filtered": _norm(nn.BatchNorm2d, 6), "of_first": _norm(nn.BatchNorm1d, 8),
+        "of_computed": _norm(nn.BatchNorm2d, 4),
+        "of_groups": _norm(nn.BatchNorm2d, 4),
+        "of_filtered": _norm(nn.BatchNorm2d, 6),
+        "of_first": _norm(nn.BatchNorm1d, 8),
         "of_linear": _norm(nn.BatchNorm1d, 5, affine=False),
         "grow": nn.ConvTranspose2d(4, 4, 2, stride=2, groups=2, bias=False),
-        "first": nn.Linear(6, 8, bias=False), "last": nn.Linear(8, 5),
+        "first": nn.Linear(6, 8, bias=False),
+        "last": nn.Linear(8, 5),
         "filters": nn.Buffer(torch.randn(6, 4, 3, 3)),
-    }  # fmt: skip
+    }
     layer = nn.utils.parametrizations.weight_norm(conv(3, 4))
     return made(lambda: _Layer(layer, run, **parts), 1, 3, 6, 6)
 
@@ -438,17 +444,13 @@ def time_shift():
 def shifted():
     """An image that is shifted: padded on one side and cut on the other."""
     return made(
-        lambda: _Layer(conv(3, 4), lambda self, x: functional.pad(self.layer(x), (1, -1, -2, 0))),
-        1, 3, 6, 6,
-    )  # fmt: skip
+        lambda: _Layer(conv(3, 4), lambda self, x: functional.pad(self.layer(x), (1, -1, -2, 0))), 1, 3, 6, 6
+    )
 
 
 @seeded
 def even_kernel():
-    return made(
-        lambda: _Layer(nn.Conv2d(3, 8, 4, padding="same"), lambda self, x: self.layer(x)),
-        1, 3, 8, 8,
-    )  # fmt: skip
+    return made(lambda: _Layer(nn.Conv2d(3, 8, 4, padding="same"), lambda self, x: self.layer(x)), 1, 3, 8, 8)
 
 
 @seeded
@@ -539,8 +541,7 @@ def widened_part():
 @seeded
 def summed_part():
     """The sums of the lower rows."""
-    return made(lambda: _Layer(conv(3, 4), lambda self, x: self.layer(x)[:, :, 2:].sum(3)),
-                1, 3, 8, 8)  # fmt: skip
+    return made(lambda: _Layer(conv(3, 4), lambda self, x: self.layer(x)[:, :, 2:].sum(3)), 1, 3, 8, 8)
 
 
 @seeded
@@ -604,12 +605,7 @@ def products_with_vectors():
         rows = self.layer(x).permute(0, 2, 3, 1)
         mean = rows.mean((0, 1, 2))
         boxes = rows.softmax(-1) @ self.steps
-        return (
-            boxes,
-            rows @ mean,
-            mean @ rows.flatten(1, 2).transpose(1, 2),
-            rows[0, 0] @ self.steps,
-        )
+        return (boxes, rows @ mean, mean @ rows.flatten(1, 2).transpose(1, 2), rows[0, 0] @ self.steps)
 
     steps = nn.Parameter(torch.arange(8.0))
     return made(lambda: _Layer(conv(3, 8, 3), run, steps=steps), 1, 3, 6, 6)

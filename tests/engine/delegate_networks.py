@@ -121,9 +121,7 @@ def function_of_flipped():
 
 def function_of_flipped_clamp():
     """A function of a flipped clamp."""
-    return _made(
-        lambda x: torch.sigmoid(torch.flip(functional.hardtanh(x, -0.5, 0.7), [2])), (1, 4, 6, 8)
-    )
+    return _made(lambda x: torch.sigmoid(torch.flip(functional.hardtanh(x, -0.5, 0.7), [2])), (1, 4, 6, 8))
 
 
 def negated_largest():
@@ -320,9 +318,5 @@ def dilated_parts():
         return groups(torch.cat([x[:, :4], torch.relu(part(x[:, 4:]))], 1))
 
     dilated = {"padding": 3, "dilation": 3}
-    layers = (
-        nn.Conv1d(8, 8, 1),
-        nn.Conv1d(4, 4, 3, **dilated),
-        nn.Conv1d(8, 8, 3, **dilated, groups=2),
-    )
+    layers = (nn.Conv1d(8, 8, 1), nn.Conv1d(4, 4, 3, **dilated), nn.Conv1d(8, 8, 3, **dilated, groups=2))
     return _made(run, (1, 8, 20), *layers)

@@ -96,9 +96,7 @@ class Pyramid(nn.Module):
 
     def __init__(self, paths):
         super().__init__()
-        self.stages = nn.ModuleList(
-            [conv(3, 8, stride=2), conv(8, 16, stride=2), conv(16, 16, stride=2)]
-        )
+        self.stages = nn.ModuleList([conv(3, 8, stride=2), conv(8, 16, stride=2), conv(16, 16, stride=2)])
         self.sides = nn.ModuleList([conv(8, 8, 1), conv(16, 8, 1), conv(16, 8, 1)])
         self.down = nn.ModuleList([conv(8, 8, stride=2), conv(8, 8, stride=2)] if paths else [])
         self.joins = nn.ModuleList([conv(16, 8), conv(16, 8)] if paths else [])

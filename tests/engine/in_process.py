@@ -101,9 +101,14 @@ class Engine:
     def run(self, project: Project, until: str, *skip: str, accelerate: bool = True) -> str:
         """Run a job and return its outcome."""
         command = RunUntil(
-            job="test", project=project, folder=str(self.folder), until=until, skip=skip,
-            cache_root=str(self.cache.root), accelerate=accelerate,
-        )  # fmt: skip
+            job="test",
+            project=project,
+            folder=str(self.folder),
+            until=until,
+            skip=skip,
+            cache_root=str(self.cache.root),
+            accelerate=accelerate,
+        )
         self.events = []
         # What is compared with the plain toolchain is computed by an engine of its own.
         assert accelerate or not self.shared

@@ -223,7 +223,6 @@ def second_output(outputs, labels):
     assert all(isinstance(pair, tuple) and len(pair) == 2 for pair in outputs)
     assert {label["name"] for label in labels} == {"a"}
     hits = [
-        int(o[1].mean((2, 3)).argmax()) == label["class"]
-        for o, label in zip(outputs, labels, strict=True)
+        int(o[1].mean((2, 3)).argmax()) == label["class"] for o, label in zip(outputs, labels, strict=True)
     ]
     return sum(hits) / len(hits)

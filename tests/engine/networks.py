@@ -378,10 +378,7 @@ class Careful(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv, self.bn = (
-            nn.Conv2d(3, 8, 3, bias=False),
-            nn.BatchNorm2d(8, eps=0.1, momentum=0.5),
-        )
+        self.conv, self.bn = (nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8, eps=0.1, momentum=0.5))
         self.last = nn.Conv2d(8, 4, 1)
         self.bn.running_mean.normal_()
 

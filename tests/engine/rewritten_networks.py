@@ -104,11 +104,7 @@ def grouped():
     """A depthwise convolution with a stride of 4 within a network."""
     layers = nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 8, 4, 2, groups=16)
     return _made(
-        lambda: nn.Sequential(*layers, nn.Conv2d(16, 8, 1), nn.Flatten(), nn.Linear(512, 5)),
-        1,
-        3,
-        32,
-        32,
+        lambda: nn.Sequential(*layers, nn.Conv2d(16, 8, 1), nn.Flatten(), nn.Linear(512, 5)), 1, 3, 32, 32
     )
 
 

@@ -52,12 +52,7 @@ def in_folder(case, folder):
 
 def converted(case, folder):
     """Return the SQNR of the quantized model on samples that calibration did not see [dB]."""
-    module, events, store, cache = (
-        in_folder(case, folder),
-        [],
-        LiveObjectCache(),
-        Cache(folder / "cache"),
-    )
+    module, events, store, cache = (in_folder(case, folder), [], LiveObjectCache(), Cache(folder / "cache"))
     data = DataSource(spec=f"{case.file}:{case.samples}")
     made = project(f"{case.file}:{case.name}", case.config, case.target, calibration=data)
     command = RunUntil(
@@ -93,15 +88,13 @@ def delivered(case, workbench):
     (program,) = (folder / "dist").glob("*.pte")
     count = len(list(folder.glob("x*.npz")))
     jobs = [
-        {"file": str(program), "inputs": f"x{index}.npz", "out": f"y{index}.npz"}
-        for index in range(count)
+        {"file": str(program), "inputs": f"x{index}.npz", "out": f"y{index}.npz"} for index in range(count)
     ]
     (folder / "jobs.json").write_text(json.dumps(jobs))
     assert workbench("simulate", "--batch", folder / "jobs.json", "--json").code == 0
-    return decibels(*(
-        [list(np.load(folder / f"{side}{index}.npz").values()) for index in range(count)]
-        for side in "ey"
-    ))  # fmt: skip
+    return decibels(
+        *([list(np.load(folder / f"{side}{index}.npz").values()) for index in range(count)] for side in "ey")
+    )
 
 
 def assert_right(case, workbench):

@@ -106,11 +106,16 @@ def training_state(trained):
     trained(torch.zeros(1, 3, 8, 8)).sum().backward()
     optimizer.step()
     return {
-        "epoch": 3, "arch": "net", "best_acc1": np.float64(0.5), "path": Path("runs"),
-        "date": np.datetime64("2024-01-01"), "args": argparse.Namespace(lr=0.1),
-        "optimizer": optimizer.state_dict(), "odd": Odd(1),
+        "epoch": 3,
+        "arch": "net",
+        "best_acc1": np.float64(0.5),
+        "path": Path("runs"),
+        "date": np.datetime64("2024-01-01"),
+        "args": argparse.Namespace(lr=0.1),
+        "optimizer": optimizer.state_dict(),
+        "odd": Odd(1),
         "rng": np.random.default_rng(0).bit_generator.state,
-    }  # fmt: skip
+    }
 
 
 def saver(make):
@@ -126,23 +131,17 @@ SHAPES = {
     "model.pth": saver(lambda n: {"model": n.state_dict(), "epoch": 7}),
     "model_state_dict.pt": saver(lambda n: {"model_state_dict": n.state_dict(), "loss": 0.1}),
     "nested.pt": saver(lambda n: {"checkpoint": {"net": {STATE: n.state_dict()}}}),
-    "with_training.pt": saver(
-        lambda n: {STATE: copy.deepcopy(n.state_dict()), **training_state(n)}
-    ),
+    "with_training.pt": saver(lambda n: {STATE: copy.deepcopy(n.state_dict()), **training_state(n)}),
     "data_parallel.pt": saver(lambda n: nn.DataParallel(n).state_dict()),
     "compiled.pt": saver(lambda n: renamed(n, "_orig_mod.{}".format)),
     "compiled_parallel.pt": saver(lambda n: {STATE: renamed(n, "module._orig_mod.{}".format)}),
-    "wrapped_inside.pt": saver(
-        lambda n: renamed(n, lambda k: k.replace("body.", "body._orig_mod."))
-    ),
+    "wrapped_inside.pt": saver(lambda n: renamed(n, lambda k: k.replace("body.", "body._orig_mod."))),
     "lightning.ckpt": saver(
         lambda n: {STATE: Lit(n).state_dict(), "hyper_parameters": argparse.Namespace(a=1)}
     ),
     "backbone.pt": saver(lambda n: renamed(n, "net.backbone.{}".format)),
     "averaged.pt": saver(averaged),
-    "by_parts.pt": saver(
-        lambda n: {"body": n.body.state_dict(), "head": n.head.state_dict(), "step": 1}
-    ),
+    "by_parts.pt": saver(lambda n: {"body": n.body.state_dict(), "head": n.head.state_dict(), "step": 1}),
     "average_beside_trained.pt": saver(
         lambda n: (
             renamed(n, "ema_model.{}".format)
@@ -167,9 +166,7 @@ SHAPES = {
     "pytorch_model.bin.index.json": bin_shards,
     "folder": folder_of_safetensors,
     "arrays.npz": lambda n, p: np.savez(p, **{k: v.numpy() for k, v in n.state_dict().items()}),
-    "arrays.pkl": lambda n, p: p.write_bytes(
-        pickle.dumps({k: v.numpy() for k, v in n.state_dict().items()})
-    ),
+    "arrays.pkl": lambda n, p: p.write_bytes(pickle.dumps({k: v.numpy() for k, v in n.state_dict().items()})),
     "tensors.pkl": lambda n, p: p.write_bytes(pickle.dumps({STATE: n.state_dict()})),
     "no_counters.safetensors": lambda n, p: save_file(
         {k: v for k, v in n.state_dict().items() if "num_batches" not in k}, p
@@ -191,25 +188,36 @@ def test_that_weights_are_found_in_every_shape_of_file(tmp_path, name):
 
 # One for each reader of files and each way in which names differ.
 SCRIPTED = {
-    "plain.pt", "legacy.pth", "with_training.pt", "compiled_parallel.pt", "lightning.ckpt",
-    "averaged.pt", "by_parts.pt", "average_in_module.pt", "module_inside.pt", "scripted.pt",
-    "model.safetensors.index.json", "folder", "arrays.npz",
-}  # fmt: skip
+    "plain.pt",
+    "legacy.pth",
+    "with_training.pt",
+    "compiled_parallel.pt",
+    "lightning.ckpt",
+    "averaged.pt",
+    "by_parts.pt",
+    "average_in_module.pt",
+    "module_inside.pt",
+    "scripted.pt",
+    "model.safetensors.index.json",
+    "folder",
+    "arrays.npz",
+}
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in SCRIPTED else pytest.mark.slow)
-     for name in SHAPES if not name.endswith(".pkl")],
-)  # fmt: skip
+    [
+        pytest.param(name, marks=() if name in SCRIPTED else pytest.mark.slow)
+        for name in SHAPES
+        if not name.endswith(".pkl")
+    ],
+)
 def test_that_the_script_loads_the_same_weights(tmp_path, name):
     SHAPES[name](net(1), tmp_path / name)
     mine = net(2)
     taken = load_weights(mine, tmp_path / name)
     code = "from tests.engine.test_checkpoints import net\nimport torch\n"
-    (tmp_path / "model.py").write_text(
-        f"{code}def build(): return net(3), torch.zeros(1, 3, 8, 8)\n"
-    )
+    (tmp_path / "model.py").write_text(f"{code}def build(): return net(3), torch.zeros(1, 3, 8, 8)\n")
     opened = api.new("model.py:build", "ethos-u55-128", folder=tmp_path)
     project = api.set_settings(opened, {"model.weights": name}).project
     names = {"HERE": tmp_path, "np": np, "random": random, "torch": torch, "sys": sys}
@@ -272,10 +280,12 @@ def test_that_tied_weights_may_be_stored_once(tmp_path):
         (lambda: renamed(net(), lambda k: k.replace("head.", "heads.")), ("heads.weight",)),
         (lambda: {**net().state_dict(), "aux.weight": torch.ones(2)}, ("aux", "remove them")),
         (lambda: {"conv.weight": torch.ones(3)}, ("different model",)),
-        (lambda: {STATE: {k: v for k, v in net().state_dict().items() if "head" not in k}},
-         ("no weights for head",)),
+        (
+            lambda: {STATE: {k: v for k, v in net().state_dict().items() if "head" not in k}},
+            ("no weights for head",),
+        ),
     ],
-)  # fmt: skip
+)
 def test_that_weights_that_do_not_fit_say_what_would(tmp_path, state, words):
     torch.save(state(), tmp_path / "w.pt")
     before = copy.deepcopy(net().state_dict())

@@ -89,10 +89,23 @@ class HostileError(Exception):
 
 
 WRONG = (
-    b"{}", 7, ["{}"], {"totals": {}}, "", "null", "[]", "{", '"x"', "1" * 5000, "[" * 200_000,
-    "x" * (cluster.MAX_ANSWER + 1), '{"totals": null}', '{"totals": 3}', '{"totals": {"a": 1}}',
+    b"{}",
+    7,
+    ["{}"],
+    {"totals": {}},
+    "",
+    "null",
+    "[]",
+    "{",
+    '"x"',
+    "1" * 5000,
+    "[" * 200_000,
+    "x" * (cluster.MAX_ANSWER + 1),
+    '{"totals": null}',
+    '{"totals": 3}',
+    '{"totals": {"a": 1}}',
     '{"totals": {"cycles_total": "\\u001b[2J"}}',
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("answer", WRONG, ids=range(len(WRONG)))
@@ -217,10 +230,7 @@ def test_that_a_scheduler_is_used_only_when_it_is_trusted(tmp_path):
     (path,) = (SAMPLES / "digits").glob("*.qwb")
     project_of_ours = OpenProject(load(path), path.parent)
     with pytest.raises(TrustRequiredError) as caught:
-        study(
-            project_of_ours, "sweep", SweepResult, {"scheduler": "tcp://x:1"},
-            cache=Cache(tmp_path),
-        )  # fmt: skip
+        study(project_of_ours, "sweep", SweepResult, {"scheduler": "tcp://x:1"}, cache=Cache(tmp_path))
     assert caught.value.codes == ("scheduler-trust-required",)
 
 

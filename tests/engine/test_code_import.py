@@ -24,9 +24,7 @@ def clean():
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "own_model.py").write_text(
-        "import own_layers\ndef net():\n    return own_layers.WIDTH\n"
-    )
+    (tmp_path / "own_model.py").write_text("import own_layers\ndef net():\n    return own_layers.WIDTH\n")
     (tmp_path / "own_layers.py").write_text("WIDTH = 3\n")
     return tmp_path
 
@@ -88,9 +86,13 @@ def test_that_a_job_with_other_code_than_its_command_allows_runs_nothing(engine)
     from workbench.protocol import RunUntil
 
     command = RunUntil(
-        job="x", project=made, folder=str(engine.folder), until="export",
-        cache_root=str(engine.cache.root), code="0" * 64,
-    )  # fmt: skip
+        job="x",
+        project=made,
+        folder=str(engine.folder),
+        until="export",
+        cache_root=str(engine.cache.root),
+        code="0" * 64,
+    )
     engine.events = []
     engine.send(command)
     assert engine.follow() == "failed"

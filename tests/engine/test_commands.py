@@ -38,9 +38,12 @@ def engine(tmp_path):
 
 def run_until(engine, job, until="export"):
     command = RunUntil(
-        job=job, project=project("small"), folder=str(engine.folder), until=until,
+        job=job,
+        project=project("small"),
+        folder=str(engine.folder),
+        until=until,
         cache_root=str(engine.cache.root),
-    )  # fmt: skip
+    )
     return allowed(command)
 
 
@@ -64,9 +67,7 @@ def outcomes(engine, count):
 def test_that_a_job_and_its_cancel_that_are_written_together_end_cancelled(engine):
     for number in range(10):
         job = f"j{number}"
-        os.write(
-            engine._write, encode_command(run_until(engine, job)) + encode_command(Cancel(job=job))
-        )
+        os.write(engine._write, encode_command(run_until(engine, job)) + encode_command(Cancel(job=job)))
         assert outcomes(engine, 1) == {job: "cancelled"}
 
 
@@ -75,9 +76,7 @@ def test_that_a_cached_job_and_its_cancel_that_are_written_together_end_cancelle
     assert outcomes(engine, 1) == {"first": "done"}
     for number in range(10):
         job = f"j{number}"
-        os.write(
-            engine._write, encode_command(run_until(engine, job)) + encode_command(Cancel(job=job))
-        )
+        os.write(engine._write, encode_command(run_until(engine, job)) + encode_command(Cancel(job=job)))
         assert outcomes(engine, 1) == {job: "cancelled"}
 
 
@@ -90,9 +89,7 @@ def test_that_a_cancel_reaches_a_job_that_waits_and_leaves_the_running_one_alone
 def test_that_a_cancel_for_a_job_that_is_over_does_nothing_to_the_next(engine):
     engine.send(run_until(engine, "a"))
     assert outcomes(engine, 1) == {"a": "done"}
-    os.write(
-        engine._write, encode_command(Cancel(job="a")) + encode_command(run_until(engine, "b"))
-    )
+    os.write(engine._write, encode_command(Cancel(job="a")) + encode_command(run_until(engine, "b")))
     assert outcomes(engine, 1) == {"b": "done"}
 
 
@@ -188,15 +185,9 @@ def malformed(line, folder):
     yield "no UTF-8", replaced(line, b'"name":"small"', b'"name":"\xff\xfe"')
     yield "half of a character", replaced(line, b'"name":"small"', b'"name":"\\ud800"')
     yield "nested", replaced(line, b'"name":"small"', b'"name":' + b"[" * 50_000 + b"]" * 50_000)
-    yield (
-        "a number without end",
-        replaced(line, b'"accelerate":true', b'"accelerate":' + b"9" * 9999),
-    )
+    yield ("a number without end", replaced(line, b'"accelerate":true', b'"accelerate":' + b"9" * 9999))
     yield "limit below 0", replaced(line, b'"cache_limit_bytes":null', b'"cache_limit_bytes":-1')
-    yield (
-        "limit of another kind",
-        replaced(line, b'"cache_limit_bytes":null', b'"cache_limit_bytes":1e999'),
-    )
+    yield ("limit of another kind", replaced(line, b'"cache_limit_bytes":null', b'"cache_limit_bytes":1e999'))
     yield "plan of another form", replaced(line, b'"plan":null', b'"plan":{"stages":3}')
     yield "plan without stages", replaced(line, b'"plan":null', b'"plan":{"stages":[]}')
     yield "no code", replaced(line, b'"code":"', b'"code":"0')

@@ -97,9 +97,8 @@ def test_that_ranges_equal_those_of_torchaos_own_observer(engine):
     made = project("small", **ALL_SAMPLES)
     assert engine.run(made, "calibrate") == "done"
     observer = HistogramObserver(
-        dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine,
-        eps=2**-16,
-    )  # fmt: skip
+        dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine, eps=2**-16
+    )
     for sample, _ in networks.samples():
         observer(sample)
     scale, zero_point = observer.calculate_qparams()
@@ -236,9 +235,7 @@ def test_that_two_delegates_around_a_cpu_operator_verify(engine):
     lowered = engine.result(made, "lower")
     assert lowered.delegates == 2
     assert len(lowered.vela) == 2
-    relu = next(
-        n for n in lowered.cpu_nodes if "hardtanh" in n.op or "relu6" in n.op or "clamp" in n.op
-    )
+    relu = next(n for n in lowered.cpu_nodes if "hardtanh" in n.op or "relu6" in n.op or "clamp" in n.op)
     assert relu.reason
     assert engine.result(made, "verify").max_lsb <= 2
     unpatterned = [r for r in engine.result(made, "prepare").annotations if "relu6" in r.op]
@@ -302,8 +299,11 @@ def test_that_a_failing_pass_names_the_module_and_float_helps(engine):
 
 
 def test_that_per_channel_and_four_bit_weights_are_told_apart(engine):
-    for weight, channels, qmax in ((Weight(), 8, 127), (Weight(per_channel=False), 1, 127),
-                                   (Weight(bits=4), 8, 7)):  # fmt: skip
+    for weight, channels, qmax in (
+        (Weight(), 8, 127),
+        (Weight(per_channel=False), 1, 127),
+        (Weight(bits=4), 8, 7),
+    ):
         made = project("small", QuantConfig(weight=weight))
         assert engine.run(made, "calibrate") == "done"
         found = next(r for r in engine.result(made, "calibrate").ranges if r.kind == "weight")

@@ -8,10 +8,7 @@ import pytest
 from tests.engine.in_process import Engine, project
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
-from workbench.targets.ethos_u.corrections import (
-    CORRECTIONS,
-    SWITCHED_OFF,
-)
+from workbench.targets.ethos_u.corrections import CORRECTIONS, SWITCHED_OFF
 
 pytestmark = pytest.mark.engine
 
@@ -107,9 +104,7 @@ def test_that_a_norm_over_many_elements_keeps_its_factor_in_8_bits(engine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["group_norm_small", "joined_linears", "stacked", "normed_and_grown"]
-)
+@pytest.mark.parametrize("name", ["group_norm_small", "joined_linears", "stacked", "normed_and_grown"])
 @pytest.mark.parametrize("device", [U55, U85])
 def test_that_clamps_and_factors_are_kept_wherever_they_stand(engine, name, device):
     assert worst(engine, name, "a8w8", device) <= 3
@@ -171,9 +166,7 @@ def test_that_vela_refuses_a_16_bit_program_without_its_correction(engine, name,
 
 @pytest.mark.slow
 def test_that_quantizing_fails_without_a_correction_with_its_switch_as_the_place(engine):
-    assert (
-        engine.run(network("transposed", "a8w4", zeros_for_transposed=False), "convert") == "failed"
-    )
+    assert engine.run(network("transposed", "a8w4", zeros_for_transposed=False), "convert") == "failed"
     assert engine.failure.code == SWITCHED_OFF
     assert engine.failure.where.id == "target.options.zeros_for_transposed"
 
@@ -345,9 +338,7 @@ def test_that_operators_on_images_are_right_with_their_corrections(engine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "config", "device", "correction"), COMPILED_WRONGLY)
-def test_that_what_vela_compiles_wrongly_is_compiled_rightly(
-    engine, name, config, device, correction
-):
+def test_that_what_vela_compiles_wrongly_is_compiled_rightly(engine, name, config, device, correction):
     made = network(name, config, device)
     assert_right(engine, made)
     assert places(engine, made, correction)
@@ -355,9 +346,7 @@ def test_that_what_vela_compiles_wrongly_is_compiled_rightly(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "config", "device", "correction"), COMPILED_WRONGLY)
-def test_that_vela_compiles_it_wrongly_without_the_correction(
-    engine, name, config, device, correction
-):
+def test_that_vela_compiles_it_wrongly_without_the_correction(engine, name, config, device, correction):
     wrong = engine.verified(network(name, config, device, **{correction: False})).compiled
     assert wrong.equal < wrong.elements
 
@@ -476,10 +465,14 @@ def test_that_operators_without_a_pattern_run_on_the_npu(engine):
 
 @pytest.mark.parametrize(
     ("name", "config", "device"),
-    [("shifted", "a8w8", "ethos-u65-256"),
-     *(pytest.param("time_shift", *case, marks=pytest.mark.slow)
-       for case in (("a8w8", U55), ("a16w8", U55), ("a8w8", U85)))],
-)  # fmt: skip
+    [
+        ("shifted", "a8w8", "ethos-u65-256"),
+        *(
+            pytest.param("time_shift", *case, marks=pytest.mark.slow)
+            for case in (("a8w8", U55), ("a16w8", U55), ("a8w8", U85))
+        ),
+    ],
+)
 def test_that_paddings_by_less_than_nothing_are_slices(engine, name, config, device):
     assert worst(engine, name, config, device) <= (3 if config == "a16w8" else 1)
 

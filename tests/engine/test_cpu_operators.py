@@ -21,7 +21,5 @@ def test_that_an_operator_without_a_variant_for_outputs_is_computed(overload):
 
 
 def test_that_an_overload_keeps_its_name_without_outputs():
-    (result,) = compute(
-        "aten::add.Scalar_out", [np.ones(2, np.float32), 2.0, 1], [Output("float32", (2,))]
-    )
+    (result,) = compute("aten::add.Scalar_out", [np.ones(2, np.float32), 2.0, 1], [Output("float32", (2,))])
     assert np.array_equal(result, [3.0, 3.0])

@@ -148,12 +148,21 @@ def test_that_the_simulator_keeps_caches_from_step_to_step(engine, reading, mode
 
 
 def test_that_tokenizers_of_ones_own_number_the_text(engine, reading):
-    (engine.folder / "tokenizer.json").write_text(json.dumps({
-        "version": "1.0", "added_tokens": [], "normalizer": None, "post_processor": None,
-        "pre_tokenizer": {"type": "Whitespace"}, "decoder": None, "truncation": None,
-        "padding": None,
-        "model": {"type": "WordLevel", "vocab": {"the": 0, "cat": 1, "?": 2}, "unk_token": "?"},
-    }))  # fmt: skip
+    (engine.folder / "tokenizer.json").write_text(
+        json.dumps(
+            {
+                "version": "1.0",
+                "added_tokens": [],
+                "normalizer": None,
+                "post_processor": None,
+                "pre_tokenizer": {"type": "Whitespace"},
+                "decoder": None,
+                "truncation": None,
+                "padding": None,
+                "model": {"type": "WordLevel", "vocab": {"the": 0, "cat": 1, "?": 2}, "unk_token": "?"},
+            }
+        )
+    )
     words, own = reading("adding", tokenizer="tokenizer.json"), "decoders.py:letters"
     assert engine.run(words, "evaluate") == "done", engine.failure
     steps = engine.result(words, "evaluate").text.steps

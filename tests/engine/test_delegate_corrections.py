@@ -121,9 +121,7 @@ def test_that_networks_beside_each_other_are_right_with_their_corrections(engine
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "config", "device", "correction"), CORRECTED)
-def test_that_a_program_is_not_right_without_its_correction(
-    engine, name, config, device, correction
-):
+def test_that_a_program_is_not_right_without_its_correction(engine, name, config, device, correction):
     assert not is_right(engine, network(name, config, device, **{correction: False}))
 
 
@@ -186,9 +184,7 @@ def test_that_a_convolution_with_computed_weights_runs_on_the_cpu(engine):
 
 @pytest.mark.slow
 def test_that_a_convolution_with_computed_weights_is_not_right_without_its_correction(engine):
-    assert not is_right(
-        engine, network("computed_kernel", "a8w8", U85, computed_weights_on_cpu=False)
-    )
+    assert not is_right(engine, network("computed_kernel", "a8w8", U85, computed_weights_on_cpu=False))
 
 
 @pytest.mark.slow

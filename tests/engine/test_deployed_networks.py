@@ -39,9 +39,19 @@ def test_that_a_u_net_keeps_the_clamps_of_its_skips(engine):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["unet", "unet_bilinear", "dense", "inception", "shuffle", "fpn", "panet", "instance_norm",
-     "layer_scale", "cross_stage"],
-)  # fmt: skip
+    [
+        "unet",
+        "unet_bilinear",
+        "dense",
+        "inception",
+        "shuffle",
+        "fpn",
+        "panet",
+        "instance_norm",
+        "layer_scale",
+        "cross_stage",
+    ],
+)
 @pytest.mark.parametrize("device", [U55, U85])
 def test_that_the_program_of_what_people_deploy_is_the_quantized_model(engine, name, device):
     assert engine.verified(network(name, device)).max_lsb <= 3

@@ -75,10 +75,15 @@ def with_a_delegate(path):
 
     def event(name, instruction, begun, ended):
         profile = schema.ProfileEvent(
-            name=name, chain_index=0, instruction_id=instruction, delegate_debug_id_int=-1,
-            delegate_debug_id_str=None, delegate_debug_metadata=None, start_time=begun,
+            name=name,
+            chain_index=0,
+            instruction_id=instruction,
+            delegate_debug_id_int=-1,
+            delegate_debug_id_str=None,
+            delegate_debug_metadata=None,
+            start_time=begun,
             end_time=ended,
-        )  # fmt: skip
+        )
         return schema.Event(profile_event=profile, allocation_event=None, debug_event=None)
 
     events = [

@@ -31,8 +31,7 @@ from workbench.targets.ethos_u.rewrites import REWRITES
 pytestmark = pytest.mark.engine
 PROMPT = "The with"
 # One layer of the recipe's two, because ExecuTorch's own export takes its time.
-SIZES = {"dim": 64, "n_layers": 1, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 256,
-         "hidden_dim": 192}  # fmt: skip
+SIZES = {"dim": 64, "n_layers": 1, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 256, "hidden_dim": 192}
 CONTEXT = 64
 
 
@@ -48,8 +47,7 @@ class Made:
         """What each delegate was told, and what Vela packed: commands, weights, borders, memory."""
         method = next(m for m in decode(self.program).methods if m.name == "forward")
         return [
-            {name: bytes(block.data) for name, block in vela_stream.blocks(d.data).items()}
-            | d.specs
+            {name: bytes(block.data) for name, block in vela_stream.blocks(d.data).items()} | d.specs
             for d in method.delegates
         ]
 
@@ -120,9 +118,11 @@ def unexplained(mine, other):
     from executorch.exir._serialize._program import deserialize_pte_binary
 
     a, b = (deserialize_pte_binary(program) for program in (mine, other))
-    found = [*differences(in_order(a.program), in_order(b.program)),
-             *differences(a.mutable_data, b.mutable_data, "mutable_data"),
-             *differences(a.named_data, b.named_data, "named_data")]  # fmt: skip
+    found = [
+        *differences(in_order(a.program), in_order(b.program)),
+        *differences(a.mutable_data, b.mutable_data, "mutable_data"),
+        *differences(a.named_data, b.named_data, "named_data"),
+    ]
     assert "execution_plan: get_n_layers" in found
     return [place for place in found if not is_meant(place, a.program)]
 
@@ -185,10 +185,12 @@ def theirs(folder, project, mode, scope):
     made.quantization.calibration_data = PROMPT
     made.quantization.calibration_seq_length = len(PROMPT)
     made.backend.ethosu = config.EthosUConfig(
-        enabled=True, target=project.target.id,
+        enabled=True,
+        target=project.target.id,
         system_config=project.target.options["system_config"],
-        memory_mode=project.target.options["memory_mode"], extra_flags=["--optimise=Size"],
-    )  # fmt: skip
+        memory_mode=project.target.options["memory_mode"],
+        extra_flags=["--optimise=Size"],
+    )
     builder = export_llama_lib._export_llama(made)
     return Made(builder.pre_autograd_graph_module, (folder / "theirs.pte").read_bytes())
 

@@ -10,9 +10,17 @@ from workbench.pipeline.plan import plan
 
 pytestmark = pytest.mark.engine
 STAGES = (
-    "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower", "verify",
-    "run", "package",
-)  # fmt: skip
+    "import_model",
+    "export",
+    "prepare",
+    "calibrate",
+    "convert",
+    "evaluate",
+    "lower",
+    "verify",
+    "run",
+    "package",
+)
 HOW = {"elapsed_s", "retargeted"}
 
 

@@ -66,9 +66,13 @@ def test_that_writes_views_masks_and_norms_are_drawn():
 def test_that_a_fault_is_reduced_to_the_statement_that_has_it(tmp_path):
     parts = {"c1": "self.c1 = nn.Conv2d(4, 4, 3, padding=1)", "a1": "self.a1 = nn.ReLU()"}
     large = network(
-        "v1 = self.c1(x1)", "v1[:, :2] *= 3", "v2 = self.a1(v1)", "v3 = v2.flip(-1)",
-        "v4 = v3 + x1", parts=parts,
-    )  # fmt: skip
+        "v1 = self.c1(x1)",
+        "v1[:, :2] *= 3",
+        "v2 = self.a1(v1)",
+        "v3 = v2.flip(-1)",
+        "v4 = v3 + x1",
+        parts=parts,
+    )
 
     def judge(source):
         (tmp_path / "net.py").write_text(source)

@@ -16,13 +16,7 @@ from workbench.engine.job import EngineJob
 from workbench.engine.stages import evaluate
 from workbench.errors import Cancelled
 from workbench.project.model import Evaluation
-from workbench.protocol import (
-    RunUntil,
-    StageFailed,
-    StageFinished,
-    StageProgress,
-    StageStarted,
-)
+from workbench.protocol import RunUntil, StageFailed, StageFinished, StageProgress, StageStarted
 
 pytestmark = pytest.mark.engine
 _TWO = ("evaluate", "lower")
@@ -57,9 +51,7 @@ def children():
 def job_of(folder, cache, cancelled=None, **fields):
     """Return a job that ends with ``lower``, and its events."""
     made, events = project("small", **fields), []
-    command = RunUntil(
-        job="j", project=made, folder=str(folder), until="lower", cache_root=str(cache)
-    )
+    command = RunUntil(job="j", project=made, folder=str(folder), until="lower", cache_root=str(cache))
     job = EngineJob(allowed(command), LiveObjectCache(), events.append)
     job.cancelled = cancelled or job.cancelled
     return job, events

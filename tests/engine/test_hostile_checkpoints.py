@@ -31,9 +31,7 @@ BOMBS = {
     "a long name in a message": HEAD + TEXT + CALL,
     "a long name of a class": HEAD + b"cmodel\n" + b"N" * 200_000 + b"\n" + CALL,
     "a high number of an object": HEAD + b"}r\xf0\xff\xff\x0f.",
-    "a high number after a class with an umlaut": HEAD
-    + "cmodell\nGröße\n".encode()
-    + b"r\xf0\xff\xff\x0f.",
+    "a high number after a class with an umlaut": HEAD + "cmodell\nGröße\n".encode() + b"r\xf0\xff\xff\x0f.",
     "a set of a range": HEAD + b"cbuiltins\nset\n" + RANGE + b"\x85R.",
     "a size of a range": HEAD + b"ctorch\nSize\n" + RANGE + b"\x85R.",
     "bytes of a size": HEAD + b"cbuiltins\nbytearray\n" + HUGE + b"\x85R.",
@@ -72,9 +70,13 @@ def test_that_bombs_in_checkpoints_cost_seconds_and_megabytes(tmp_path, packed):
         path.write_bytes(archive(pickled) if packed else pickled)
         paths.append(str(path))
     ended = subprocess.run(
-        [sys.executable, "-c", READ, *paths], env=interpreter.environment(), timeout=300,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", READ, *paths],
+        env=interpreter.environment(),
+        timeout=300,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 

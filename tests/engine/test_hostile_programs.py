@@ -114,20 +114,33 @@ def forge(data):
     """Return forged archives by name; each tries another way to run code."""
     document = json.loads(zipfile.ZipFile(io.BytesIO(data)).read(f"archive/{MODEL}"))
     first_size = (
-        "graph_module", "graph", "tensor_values",
-        next(iter(document["graph_module"]["graph"]["tensor_values"])), "sizes", 0,
-    )  # fmt: skip
+        "graph_module",
+        "graph",
+        "tensor_values",
+        next(iter(document["graph_module"]["graph"]["tensor_values"])),
+        "sizes",
+        0,
+    )
     expression = {"as_expr": {"expr_str": EVAL, "hint": None}}
     enum = json.dumps(
-        [1, {"type": "builtins.dict", "context": json.dumps([{"__enum__": True, "fqn": "os:x"}]),
-             "children_spec": []}]
-    )  # fmt: skip
+        [
+            1,
+            {
+                "type": "builtins.dict",
+                "context": json.dumps([{"__enum__": True, "fqn": "os:x"}]),
+                "children_spec": [],
+            },
+        ]
+    )
 
     def opaque(kind):
         def change(config):
             config["config"]["x"] = {
-                "path_name": kind, "is_param": False, "use_pickle": True, "tensor_meta": None,
-            }  # fmt: skip
+                "path_name": kind,
+                "is_param": False,
+                "use_pickle": True,
+                "tensor_meta": None,
+            }
 
         return graph(change)
 
@@ -139,8 +152,7 @@ def forge(data):
     return {
         "target": rebuilt(data, {MODEL: set_at(*NODE, "target", value="torch.os.system")}),
         "operator argument": rebuilt(
-            data,
-            {MODEL: set_at(*NODE, "inputs", 0, "arg", value={"as_operator": "torch.os.system"})},
+            data, {MODEL: set_at(*NODE, "inputs", 0, "arg", value={"as_operator": "torch.os.system"})}
         ),
         "file operator": rebuilt(
             data, {MODEL: set_at(*NODE, "target", value="torch.ops.aten.from_file.default")}
@@ -148,37 +160,28 @@ def forge(data):
         "extension operator": rebuilt(data, {MODEL: set_at(*NODE, "target", value="#os:system")}),
         "size": rebuilt(data, {MODEL: set_at(*first_size, value=expression)}),
         "endless size": rebuilt(
-            data,
-            {MODEL: set_at(*first_size, value={"as_expr": {"expr_str": "Pow(9,Pow(9,9))"}})},
+            data, {MODEL: set_at(*first_size, value={"as_expr": {"expr_str": "Pow(9,Pow(9,9))"}})}
         ),
         "node name": rebuilt(data, {MODEL: set_at(*NODE, "name", value=f"x = {EVAL} #")}),
-        "argument name": rebuilt(
-            data, {MODEL: set_at(*NODE, "inputs", 0, "name", value=f"a={EVAL},b")}
-        ),
+        "argument name": rebuilt(data, {MODEL: set_at(*NODE, "inputs", 0, "name", value=f"a={EVAL},b")}),
         "forward argument": rebuilt(
             data, {MODEL: set_at(*signature, "forward_arg_names", value=[f"x={EVAL}"])}
         ),
         "structure": rebuilt(data, {MODEL: set_at(*signature, "in_spec", value=enum)}),
         "verifier": rebuilt(data, {MODEL: set_at("verifiers", value=["os.system"])}),
         "sample inputs": rebuilt(data, {SAMPLES: lambda _: harmful_torch_file()}),
-        "sample inputs in another case": rebuilt(
-            data, {SAMPLES: lambda _: harmful_torch_file("DATA.PKL")}
-        ),
+        "sample inputs in another case": rebuilt(data, {SAMPLES: lambda _: harmful_torch_file("DATA.PKL")}),
         "sample inputs of another protocol": rebuilt(
             data, {SAMPLES: lambda _: harmful_torch_file(protocol=4)}
         ),
         "sample inputs without an archive": rebuilt(data, {SAMPLES: lambda _: harmful_pickle()}),
         "sample inputs through the memo": rebuilt(data, {SAMPLES: lambda _: memo_pickle()}),
-        "sample inputs that are both": rebuilt(
-            data, {SAMPLES: lambda content: harmful_pickle() + content}
-        ),
+        "sample inputs that are both": rebuilt(data, {SAMPLES: lambda content: harmful_pickle() + content}),
         "opaque object": rebuilt(
-            data, {CONSTANTS: opaque("opaque_obj_0")},
-            {"data/constants/opaque_obj_0": harmful_pickle()},
+            data, {CONSTANTS: opaque("opaque_obj_0")}, {"data/constants/opaque_obj_0": harmful_pickle()}
         ),
         "script object": rebuilt(
-            data, {CONSTANTS: opaque("custom_obj_0")},
-            {"data/constants/custom_obj_0": harmful_pickle()},
+            data, {CONSTANTS: opaque("custom_obj_0")}, {"data/constants/custom_obj_0": harmful_pickle()}
         ),
         "pickled weight": rebuilt(
             data, {WEIGHTS: graph(pickled), "data/weights/weight_0": lambda _: harmful_torch_file()}
@@ -186,23 +189,20 @@ def forge(data):
         "old weights": rebuilt(data, {}, {"data/weights/model.pt": harmful_torch_file()}),
         "old constants": rebuilt(data, {}, {"data/constants/model.pt": harmful_torch_file()}),
         "second model": rebuilt(data, {}, {"models/a.json": b"{}"}),
-        "model of another suffix": rebuilt(
-            data, {MODEL: lambda _: None}, {"models/model.jsom": b"{}"}
-        ),
+        "model of another suffix": rebuilt(data, {MODEL: lambda _: None}, {"models/model.jsom": b"{}"}),
         "model in a folder": rebuilt(data, {}, {"models/a/model.json": b"{}"}),
         "record in another case": rebuilt(data, {}, {"MODELS/MODEL.JSON": b"{}"}),
         "broken description": rebuilt(data, {WEIGHTS: lambda content: content[:-1]}),
-        "field twice": rebuilt(
-            data, {MODEL: lambda content: b'{"verifiers": ["x"], ' + content[1:]}
-        ),
+        "field twice": rebuilt(data, {MODEL: lambda content: b'{"verifiers": ["x"], ' + content[1:]}),
         "compiled code": rebuilt(data, {}, {"data/aotinductor/model/a.so": b"\x7fELF"}),
         "old format": rebuilt(
-            data, {"archive_format": lambda _: b"zip"},
+            data,
+            {"archive_format": lambda _: b"zip"},
             {"version": b"8.0", "serialized_example_inputs.pt": harmful_torch_file()},
         ),
         "compressed": rebuilt(data, compress_type=zipfile.ZIP_DEFLATED),
         "huge tensor": rebuilt(data, {MODEL: set_at(*first_size, value={"as_int": 1 << 40})}),
-    }  # fmt: skip
+    }
 
 
 def test_that_a_harmless_program_loads_as_torch_loads_it(saved):

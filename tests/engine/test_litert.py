@@ -50,11 +50,7 @@ def test_that_a_softmax_is_that_of_litert_in_every_element(dtype, device, tmp_pa
 def test_that_chains_and_networks_compute_what_litert_does(tmp_path):
     models = {f"chain_{seed}": chain(seed) for seed in range(8)}
     models |= {name: make(0) for name, make in NETWORKS.items()}
-    pairs = [
-        compiled(model, device, tmp_path, name)
-        for name, model in models.items()
-        for device in DEVICES
-    ]
+    pairs = [compiled(model, device, tmp_path, name) for name, model in models.items() for device in DEVICES]
     for pair, result in zip(pairs, differences(pairs), strict=True):
         (output,) = result["reference"]["outputs"]
         assert output["max_abs_difference"] <= (1 if "chain" not in pair[0].name else 0), pair

@@ -51,10 +51,13 @@ def bfloat_buffer():
 
 
 FORMS = [
-    (scripted, "model-scripted"), (traced_part, "model-scripted"), (dynamic, "model-quantized"),
-    (weight_only, "model-quantized"), (half, "model-half-precision"),
+    (scripted, "model-scripted"),
+    (traced_part, "model-scripted"),
+    (dynamic, "model-quantized"),
+    (weight_only, "model-quantized"),
+    (half, "model-half-precision"),
     (bfloat_buffer, "model-half-precision"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("make", "code"), FORMS)
@@ -72,10 +75,7 @@ def test_that_a_form_is_refused_by_name(make, code):
 def quantized():
     """Return what ExecuTorch's own flow makes of the network."""
     from executorch.backends.arm.ethosu import EthosUCompileSpec
-    from executorch.backends.arm.quantizer import (
-        EthosUQuantizer,
-        get_symmetric_quantization_config,
-    )
+    from executorch.backends.arm.quantizer import EthosUQuantizer, get_symmetric_quantization_config
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     inputs = (torch.randn(1, 8),)

@@ -88,9 +88,7 @@ def test_that_shapes_missing_in_the_model_are_proposed_from_the_calibration_data
     made = edits.revise(with_model(spec="networks.py:small_module_only"), calibration=data)
     assert engine.run(made, "import_model") == "failed"
     (proposed,) = re.findall(r"model\.input_shapes=(\S+)", engine.failure.hint)
-    opened = api.set_settings(
-        api.OpenProject(made, engine.folder), {"model.input_shapes": proposed}
-    )
+    opened = api.set_settings(api.OpenProject(made, engine.folder), {"model.input_shapes": proposed})
     assert engine.run(opened.project, "export") == "done"
 
 

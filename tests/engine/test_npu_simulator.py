@@ -19,20 +19,19 @@ TOSA = Path(__file__).parent.parent / "data" / "tosa"
 U55 = ("Ethos_U55_High_End_Embedded", "Shared_Sram")
 U65 = ("Ethos_U65_High_End", "Dedicated_Sram")
 U85 = ("Ethos_U85_SYS_DRAM_Mid", "Dedicated_Sram_256KB")
-RANGES = {
-    "INT8": (-128, 127, np.int8),
-    "INT16": (-32768, 32767, np.int16),
-    "INT32": (0, 3, np.int32),
-}
+RANGES = {"INT8": (-128, 127, np.int8), "INT16": (-32768, 32767, np.int16), "INT32": (0, 3, np.int32)}
 
 
 def compiled(name, accelerator, configuration):
     from executorch.backends.arm.arm_vela import vela_compile
 
     arguments = [
-        f"--accelerator-config={accelerator}", "--output-format=raw", "--config=Arm/vela.ini",
-        f"--system-config={configuration[0]}", f"--memory-mode={configuration[1]}",
-    ]  # fmt: skip
+        f"--accelerator-config={accelerator}",
+        "--output-format=raw",
+        "--config=Arm/vela.ini",
+        f"--system-config={configuration[0]}",
+        f"--memory-mode={configuration[1]}",
+    ]
     with contextlib.redirect_stdout(io.StringIO()):
         return vela_compile((TOSA / name).read_bytes(), arguments).processed_bytes
 
@@ -63,14 +62,15 @@ def reference(name, generator):
 @pytest.mark.parametrize(
     ("name", "accelerator", "configuration"),
     [
-        ("gather_u55.tosa", "ethos-u55-64", U55), ("gather_u55.tosa", "ethos-u65-512", U65),
-        ("gather_u55.tosa", "ethos-u85-128", U85), ("gather_u85.tosa", "ethos-u85-512", U85),
-        ("resize_u85.tosa", "ethos-u85-256", U85), ("resize_u85.tosa", "ethos-u85-2048", U85),
+        ("gather_u55.tosa", "ethos-u55-64", U55),
+        ("gather_u55.tosa", "ethos-u65-512", U65),
+        ("gather_u55.tosa", "ethos-u85-128", U85),
+        ("gather_u85.tosa", "ethos-u85-512", U85),
+        ("resize_u85.tosa", "ethos-u85-256", U85),
+        ("resize_u85.tosa", "ethos-u85-2048", U85),
     ],
-)  # fmt: skip
-def test_that_what_vela_compiles_gives_the_bytes_of_the_reference_model(
-    name, accelerator, configuration
-):
+)
+def test_that_what_vela_compiles_gives_the_bytes_of_the_reference_model(name, accelerator, configuration):
     program = load(bytes(compiled(name, accelerator, configuration)))
     generator = np.random.default_rng(0)
     for _ in range(2):

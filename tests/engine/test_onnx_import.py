@@ -88,19 +88,22 @@ def _nan():
 
 
 def _filled(*sizes):
-    return model([("ConstantOfShape", "s", "a"), ("ReduceSum", "a", "b", {"keepdims": 0}),
-                  ("Add", "x b", "y")], [constant("s", sizes)])  # fmt: skip
+    return model(
+        [("ConstantOfShape", "s", "a"), ("ReduceSum", "a", "b", {"keepdims": 0}), ("Add", "x b", "y")],
+        [constant("s", sizes)],
+    )
 
 
 REFUSED = {
     "quantized": (
-        lambda: model([("QuantizeLinear", "x s", "a"), ("DequantizeLinear", "a s", "y")],
-                      [constant("s", 0.1, np.float32)]),
+        lambda: model(
+            [("QuantizeLinear", "x s", "a"), ("DequantizeLinear", "a s", "y")],
+            [constant("s", 0.1, np.float32)],
+        ),
         "model-quantized",
     ),
     "operators": (
-        lambda: model([("com.acme.Fancy", "x", "a"), ("NonZero", "a", "y")],
-                      domains=[("com.acme", 1)]),
+        lambda: model([("com.acme.Fancy", "x", "a"), ("NonZero", "a", "y")], domains=[("com.acme", 1)]),
         "onnx-operator-unsupported",
     ),
     "operator set": (lambda: model([("Relu", "x", "y")], opset=99), "onnx-opset-too-new"),
@@ -115,23 +118,27 @@ REFUSED = {
     ),
     "order": (lambda: model([("Relu", "a", "y"), ("Neg", "x", "a")]), "onnx-not-converted"),
     "condition of the data": (
-        lambda: model([("ReduceSum", "x", "s", {"keepdims": 0}), ("Cast", "s", "c", {"to": 9}),
-                       ("If", "c", "y", {"then_branch": onnx.GraphProto(),
-                                         "else_branch": onnx.GraphProto()})]),
+        lambda: model(
+            [
+                ("ReduceSum", "x", "s", {"keepdims": 0}),
+                ("Cast", "s", "c", {"to": 9}),
+                ("If", "c", "y", {"then_branch": onnx.GraphProto(), "else_branch": onnx.GraphProto()}),
+            ]
+        ),
         "onnx-not-converted",
     ),
     "huge constant": (lambda: _filled(10**6, 10**6), "onnx-not-converted"),
     "huge sum": (
-        lambda: model([("Transpose", "x", "t"), ("Add", "x t", "a"), ("ReduceMax", "a", "y")],
-                      inputs=picture(1, 10**6)),
+        lambda: model(
+            [("Transpose", "x", "t"), ("Add", "x t", "a"), ("ReduceMax", "a", "y")], inputs=picture(1, 10**6)
+        ),
         "onnx-not-converted",
     ),
     "constant output": (
-        lambda: model([("Relu", "x", "y"), ("Identity", "w", "k")], [weight("w", 2)],
-                      outputs=("y", "k")),
+        lambda: model([("Relu", "x", "y"), ("Identity", "w", "k")], [weight("w", 2)], outputs=("y", "k")),
         "onnx-not-converted",
     ),
-}  # fmt: skip
+}
 
 
 def test_that_what_cannot_be_converted_is_refused_by_name(tmp_path):
@@ -163,8 +170,9 @@ def test_that_damaged_files_are_refused(tmp_path):
 def with_data(tmp_path):
     """A model whose weight is in ``net.data``."""
     made = model([("MatMul", "x w", "y")], [weight("w", 4, 32)])
-    onnx.save(made, str(tmp_path / "net.onnx"), save_as_external_data=True, location="net.data",
-              size_threshold=0)  # fmt: skip
+    onnx.save(
+        made, str(tmp_path / "net.onnx"), save_as_external_data=True, location="net.data", size_threshold=0
+    )
     return tmp_path / "net.onnx"
 
 
@@ -193,9 +201,11 @@ def test_that_no_weight_is_read_outside_of_the_models_folder(with_data, tmp_path
 
 def test_that_weights_are_read_only_inside_of_their_file(with_data):
     for location, fields in (
-        ("none.data", {}), ("net.data", {"offset": "-4"}), ("net.data", {"length": "9999999"}),
+        ("none.data", {}),
+        ("net.data", {"offset": "-4"}),
+        ("net.data", {"length": "9999999"}),
         ("net.data", {"length": "x"}),
-    ):  # fmt: skip
+    ):
         with refused("onnx-data-unreadable"):
             onnx_import.load(moved_to(with_data, location, **fields), None, "")
 
@@ -251,16 +261,15 @@ def test_that_samples_are_taken_by_the_names_of_the_graph(engine):
 
 def test_that_given_shapes_fix_open_ones(engine):
     sizes = (("x", FLOAT, ["N", 3, "H", "W"]), ("i", INT64, [1, "T"]))
-    made = model([("GlobalMaxPool", "x", "y"), ("Cast", "i", "j", {"to": 1})], inputs=sizes,
-                 outputs=("y", "j"))  # fmt: skip
+    made = model(
+        [("GlobalMaxPool", "x", "y"), ("Cast", "i", "j", {"to": 1})], inputs=sizes, outputs=("y", "j")
+    )
     save(made, engine.folder / "net.onnx")
     shapes = ((1, 3, 6, 6), (1, 5))
     run = edits.set_model(project("small"), ModelSource(spec="net.onnx", input_shapes=shapes))
     assert engine.run(run, "export") == "done", engine.failure
     found = engine.result(run, "import_model").inputs
-    assert [(spec.shape, spec.dtype) for spec in found] == [
-        ((1, 3, 6, 6), "float32"), ((1, 5), "int64"),
-    ]  # fmt: skip
+    assert [(spec.shape, spec.dtype) for spec in found] == [((1, 3, 6, 6), "float32"), ((1, 5), "int64")]
     wrong = edits.set_model(run, ModelSource(spec="net.onnx", input_shapes=((1, 4, 6, 6), (1, 5))))
     assert engine.run(wrong, "import_model") == "failed"
     assert engine.failure.code == "model-inputs-invalid"
@@ -273,8 +282,12 @@ def test_that_the_program_and_its_script_compute_what_the_file_does(engine):
     assert engine.result(made, "evaluate").sqnr_db > 20
     path = engine.folder / "made.py"
     path.write_text(script(made, engine.folder, path))
-    subprocess.run([sys.executable, str(path), str(engine.folder / "made.pte")], check=True,
-                   capture_output=True, cwd=engine.folder)  # fmt: skip
+    subprocess.run(
+        [sys.executable, str(path), str(engine.folder / "made.pte")],
+        check=True,
+        capture_output=True,
+        cwd=engine.folder,
+    )
     key = plan(made, engine.folder, engine.cache).key("lower")
     assert (engine.folder / "made.pte").read_bytes() == (
         engine.cache.folder(key) / "program.pte"

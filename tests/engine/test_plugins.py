@@ -20,17 +20,14 @@ def plugged(engine):
 
 
 def observed(**observer):
-    return project(
-        "small", QuantConfig(activation=Activation(observer=Observer(**observer))), **CALIBRATED
-    )
+    return project("small", QuantConfig(activation=Activation(observer=Observer(**observer))), **CALIBRATED)
 
 
 def test_that_an_observer_of_a_plugin_widens_ranges_by_a_quarter(plugged):
     scales = []
     for made in (observed(kind="minmax"), observed(kind="plugin", plugin="example.py:Headroom")):
         assert plugged.run(made, "calibrate") == "done", plugged.failure
-        scales.append([r.scale for r in plugged.result(made, "calibrate").ranges
-                       if r.kind == "activation"])  # fmt: skip
+        scales.append([r.scale for r in plugged.result(made, "calibrate").ranges if r.kind == "activation"])
     assert scales[1] == pytest.approx([1.25 * scale for scale in scales[0]], rel=1e-5)
 
 
@@ -51,8 +48,7 @@ def test_that_a_finder_gives_the_first_layer_a_config_of_the_plugin(plugged):
     found = {n.node: (n.config, n.by) for n in plugged.result(made, "prepare").annotations}
     assert found["conv2d"] == ("sixbit_weights", "example.py:FirstLayer")
     assert found["linear"][0] == "a8w8"
-    codes = {r.node: (r.qmin, r.qmax) for r in plugged.result(made, "calibrate").ranges
-             if r.kind == "weight"}  # fmt: skip
+    codes = {r.node: (r.qmin, r.qmax) for r in plugged.result(made, "calibrate").ranges if r.kind == "weight"}
     assert codes["_param_constant0"] == (-31, 31)
     assert codes["_param_constant2"] == (-127, 127)
 
@@ -65,9 +61,7 @@ def test_that_a_config_of_a_plugin_runs_on_the_npu(plugged):
 
 
 def test_that_a_torchao_quantizer_decides_its_nodes_and_they_run_on_the_npu(plugged):
-    made = edits.assign(
-        project("small", **CALIBRATED), "quantizer", "", "example.py:SymmetricLinears"
-    )
+    made = edits.assign(project("small", **CALIBRATED), "quantizer", "", "example.py:SymmetricLinears")
     assert plugged.run(made, "verify", "evaluate") == "done", plugged.failure
     found = {n.node: n.config for n in plugged.result(made, "prepare").annotations}
     assert (found["linear"], found["conv2d"]) == ("SymmetricLinears", "a8w8")
@@ -83,8 +77,11 @@ def test_that_an_edited_plugin_is_run_again_and_an_unedited_one_is_not(plugged):
     assert plugged.run(made, "calibrate") == "done"
     assert plugged.computed == []
     path = plugged.folder / "example.py"
-    path.write_text(path.read_text().replace("weight_qmax=31", "weight_qmax=15")
-                    .replace("weight_qmin=-31", "weight_qmin=-15"))  # fmt: skip
+    path.write_text(
+        path.read_text()
+        .replace("weight_qmax=31", "weight_qmax=15")
+        .replace("weight_qmin=-31", "weight_qmin=-15")
+    )
     assert plugged.run(made, "calibrate") == "done"
     assert plugged.computed == ["prepare", "calibrate"]
     codes = {r.node: r.qmax for r in plugged.result(made, "calibrate").ranges}
@@ -146,10 +143,7 @@ def test_that_what_is_wrong_in_a_plugin_is_one_sentence(engine, kind, match, con
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        ("Tired", ["wrong.py", "line 22", "too many samples"]),
-        ("Odd", ["does not return a Uniform"]),
-    ],
+    [("Tired", ["wrong.py", "line 22", "too many samples"]), ("Odd", ["does not return a Uniform"])],
 )
 def test_that_a_wrong_observer_is_one_sentence(engine, name, words):
     (engine.folder / "wrong.py").write_text(WRONG)

@@ -74,10 +74,17 @@ def test_that_an_engine_does_not_grow_with_its_jobs(tmp_path):
 
     def send(number):
         ranges = (FixedRange(tensor="relu", minimum=0.0, maximum=5.0 + 0.01 * number),)
-        engine.send(allowed(RunUntil(
-            job=str(number), project=given.model_copy(update={"ranges": ranges}),
-            folder=str(tmp_path), until="lower", cache_root=str(tmp_path / "cache"),
-        )))  # fmt: skip
+        engine.send(
+            allowed(
+                RunUntil(
+                    job=str(number),
+                    project=given.model_copy(update={"ranges": ranges}),
+                    folder=str(tmp_path),
+                    until="lower",
+                    cache_root=str(tmp_path / "cache"),
+                )
+            )
+        )
 
     sizes = []
     for event in engine.events():

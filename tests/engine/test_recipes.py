@@ -154,17 +154,11 @@ def test_that_int8_caches_are_handed_on_as_they_are(engine, mode):
 )
 @pytest.mark.parametrize(
     ("scope", "kind", "match"),
-    [
-        ("", "global", ""),
-        ("full", "global", ""),
-        ("linear", "module_type", "torch.nn.modules.linear.Linear"),
-    ],
+    [("", "global", ""), ("full", "global", ""), ("linear", "module_type", "torch.nn.modules.linear.Linear")],
 )
 def test_that_modes_and_scopes_of_export_llm_are_rules(tmp_path, mode, config, scope, kind, match):
     path = tmp_path / "mine.qwb"
-    assert (
-        main(["new", str(path), "--recipe", "llm_decoder", "--mode", mode, "--scope", scope]) == 0
-    )
+    assert main(["new", str(path), "--recipe", "llm_decoder", "--mode", mode, "--scope", scope]) == 0
     rules = [(rule.kind, rule.match, rule.config) for rule in store.load(path).rules]
     assert rules == [(kind, match, config), ("node_target", "aten.index.Tensor", "cpu")]
 

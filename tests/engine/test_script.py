@@ -34,8 +34,7 @@ def own_observers_and_integer_io(folder):
     del folder
     made = project("small", observed("percentile", percentile=99.5), **CALIBRATED)
     made = edits.assign(made, "module_name", "fc", observed("fixed", minimum=-4.0, maximum=4.0))
-    made = edits.assign(made, "module_type", "torch.nn.modules.activation.ReLU",
-                        observed("moving_average"))  # fmt: skip
+    made = edits.assign(made, "module_type", "torch.nn.modules.activation.ReLU", observed("moving_average"))
     made = edits.assign(made, "io", "", observed("minmax"))
     made = edits.compress(edits.compress(made, "conv", channels=6), "", clusters=15)
     options = {
@@ -101,8 +100,12 @@ def pictures_and_own_ini(folder):
     made = project("small", calibration=DataSource(spec="pictures", preprocess=settings))
     (folder / "own dir").mkdir()
     (folder / "own dir" / "mine.ini").write_text(OWN_INI)
-    options = {"config_ini": "own dir/mine.ini", "system_config": "Mine", "memory_mode": "Flash",
-               "external_weights": True}  # fmt: skip
+    options = {
+        "config_ini": "own dir/mine.ini",
+        "system_config": "Mine",
+        "memory_mode": "Flash",
+        "external_weights": True,
+    }
     return edits.set_target(made, TargetChoice(id="ethos-u55-64", options=options))
 
 
@@ -114,9 +117,7 @@ def condition(folder):
 
 def cmsis_nn(folder):
     del folder
-    made = project(
-        "wide_networks.py:mixed", calibration=DataSource(spec="wide_networks.py:samples")
-    )
+    made = project("wide_networks.py:mixed", calibration=DataSource(spec="wide_networks.py:samples"))
     options = {"cpu_kernels": "cmsis_nn", "integer_io": True}
     return edits.set_target(made, TargetChoice(id="ethos-u55-128", options=options))
 
@@ -243,12 +244,7 @@ def write_script(engine, wanted, form="plain"):
     numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), MethodRanges())
     path.write_text(
         script(
-            wanted,
-            engine.folder,
-            path,
-            numbers,
-            branches=wanted.model.spec.endswith("branching"),
-            form=form,
+            wanted, engine.folder, path, numbers, branches=wanted.model.spec.endswith("branching"), form=form
         )
     )
     return path
@@ -281,8 +277,7 @@ def test_that_the_script_of_a_small_project_makes_the_same_bytes(engine, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "made",
-    [own_observers_and_integer_io, program_and_arrays, rules_for_nodes, linear_in_float, cmsis_nn],
+    "made", [own_observers_and_integer_io, program_and_arrays, rules_for_nodes, linear_in_float, cmsis_nn]
 )
 def test_that_a_script_in_the_form_of_a_recipe_makes_the_same_bytes(engine, made):
     wanted = made(engine.folder)
@@ -306,19 +301,36 @@ def test_that_a_text_cannot_be_calibrated_by_a_recipe(tmp_path):
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in (
-                own_observers_and_integer_io, compressed_and_trained, program_and_arrays,
-                corrections, corrections_in_16_bits, without_out_variant, pictures_and_own_ini,
-                shared_weights, odd_outputs,
-                linear_in_float, several_in_float, io_and_linear_in_float, type_in_float,
-                program_with_float, written_with_float, batch_with_float,
-                parts_of_an_output, parts_by_factors,
-                condition, rules_for_nodes, plugin, cmsis_nn, one_correction, caches_in_buffers,
+                own_observers_and_integer_io,
+                compressed_and_trained,
+                program_and_arrays,
+                corrections,
+                corrections_in_16_bits,
+                without_out_variant,
+                pictures_and_own_ini,
+                shared_weights,
+                odd_outputs,
+                linear_in_float,
+                several_in_float,
+                io_and_linear_in_float,
+                type_in_float,
+                program_with_float,
+                written_with_float,
+                batch_with_float,
+                parts_of_an_output,
+                parts_by_factors,
+                condition,
+                rules_for_nodes,
+                plugin,
+                cmsis_nn,
+                one_correction,
+                caches_in_buffers,
             )
         ),
         # It takes half a minute.
         pytest.param(caches_handed_on, marks=pytest.mark.benchmark),
     ],
-)  # fmt: skip
+)
 def test_that_the_script_makes_the_same_bytes(engine, made):
     wanted = made(engine.folder)
     path = write_script(engine, wanted)

@@ -21,9 +21,7 @@ def suggested(engine, made):
     program, edge = (
         GraphSnapshot.load(engine.path(made, stage) / GRAPH_FILE) for stage in ("export", "lower")
     )
-    found = suggest(
-        made, result, program, edge, Measurements(prepared=engine.result(made, "prepare"))
-    )
+    found = suggest(made, result, program, edge, Measurements(prepared=engine.result(made, "prepare")))
     return {each.id: each for each in found}
 
 
@@ -39,22 +37,20 @@ def small(*rules):
     [
         (small(), "integer_io", "Use integer inputs and outputs"),
         pytest.param(
-            small(("module_name", "fc", "float")), "float:r2", "Assign a8w8 to fc",
+            small(("module_name", "fc", "float")), "float:r2", "Assign a8w8 to fc", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            small(("module_name", "conv", "cpu")), "off:r2", "Run conv on the NPU", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            edits.remove_rule(small(("module_name", "conv", "a8w8")), "r1"),
+            "float:",
+            "Assign a8w8 to what no rule covers",
             marks=pytest.mark.slow,
         ),
-        pytest.param(
-            small(("module_name", "conv", "cpu")), "off:r2", "Run conv on the NPU",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            edits.remove_rule(small(("module_name", "conv", "a8w8")), "r1"), "float:",
-            "Assign a8w8 to what no rule covers", marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            project("attending", "a16w8"), "int16:1", "Assign a8w8 to 1", marks=pytest.mark.slow
-        ),
+        pytest.param(project("attending", "a16w8"), "int16:1", "Assign a8w8 to 1", marks=pytest.mark.slow),
     ],
-)  # fmt: skip
+)
 def test_that_an_applied_suggestion_brings_what_it_said(engine, made, identity, title):
     found = suggested(engine, made)[identity]
     assert found.title == title
@@ -81,9 +77,7 @@ def test_that_the_line_with_the_function_is_named_and_the_module_brings_what_it_
     assert line.instead.startswith("return self.second(self.relu6(self.first(x)))")
     before, after = lowered(engine, made), lowered(engine, project("module6"))
     fewer = len(before.cpu_nodes) - len(after.cpu_nodes)
-    assert found.expected.startswith(
-        f"Removes up to {fewer} of {len(before.cpu_nodes)} CPU operators"
-    )
+    assert found.expected.startswith(f"Removes up to {fewer} of {len(before.cpu_nodes)} CPU operators")
     assert "relu6" not in suggested(engine, project("module6"))
 
 

@@ -83,9 +83,7 @@ def test_that_a_mask_is_named_that_makes_a_softmax_of_16_bits_coarse(engine, cur
     (said,) = warnings(engine, made)
     assert said.startswith("exp: ")
     assert "“Replacement for minus infinity” nearer to zero than -256, e.g. -32" in said
-    nearer = TargetChoice(
-        id=made.target.id, options={**UNCORRECTED, "negative_infinity": -32.0}
-    )  # fmt: skip
+    nearer = TargetChoice(id=made.target.id, options={**UNCORRECTED, "negative_infinity": -32.0})
     better = edits.set_target(made, nearer)
     assert warnings(engine, better) == ()
     off = []
@@ -145,9 +143,7 @@ def noise(function, into, out, given=None):
     values = function(torch.arange(-32768, 32768).clamp(min=-32767) * into).double() / out
     held = values.abs() < 32767
     if given is None:
-        table, shift = InsertTableOpsPass.generate_16_bit_table_values(
-            function, grid(into), grid(out)
-        )
+        table, shift = InsertTableOpsPass.generate_16_bit_table_values(function, grid(into), grid(out))
         codes = torch.arange(-32768, 32768)
         index, along = (codes + 32768) >> 7, codes & 127
         wide = table.to(torch.int64)

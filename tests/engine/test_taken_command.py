@@ -60,8 +60,20 @@ def test_that_both_give_the_npu_the_same_commands_and_weights(engine, tmp_path):
     generator = torch.Generator().manual_seed(1)
     for number in range(3):
         torch.save(torch.randn(1, 3, 8, 8, generator=generator), samples / f"{number}.pt")
-    words = ["-m", "net.py", "-d", "-q", "-t", "ethos-u55-64", "--calibration_data", "samples",
-             "--memory_mode", "Shared_Sram", "-o", str(tmp_path / "stock.pte")]  # fmt: skip
+    words = [
+        "-m",
+        "net.py",
+        "-d",
+        "-q",
+        "-t",
+        "ethos-u55-64",
+        "--calibration_data",
+        "samples",
+        "--memory_mode",
+        "Shared_Sram",
+        "-o",
+        str(tmp_path / "stock.pte"),
+    ]
     tool = ["-m", "executorch.backends.arm.scripts.aot_arm_compiler"]
     done = subprocess.run(
         [sys.executable, *tool, *words], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -29,9 +29,13 @@ def engine(tmp_path_factory):
 def refused(engine, made, planned):
     """Return the codes with which an engine ends a job with a plan."""
     command = RunUntil(
-        job="foreign", project=made, folder=str(engine.folder), until="export", plan=planned,
+        job="foreign",
+        project=made,
+        folder=str(engine.folder),
+        until="export",
+        plan=planned,
         cache_root=str(engine.cache.root),
-    )  # fmt: skip
+    )
     engine.events = []
     engine.send(command)
     assert engine.follow() == "failed"
@@ -73,9 +77,7 @@ def environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_that_a_project_runs_under_another_interpreter_with_results_of_its_own(
-    environment, tmp_path
-):
+def test_that_a_project_runs_under_another_interpreter_with_results_of_its_own(environment, tmp_path):
     registry.add("sdk", environment)
     shutil.copy(NETWORKS, tmp_path)
     made = project("small")

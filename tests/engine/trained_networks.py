@@ -61,9 +61,14 @@ class MobileNetV2(nn.Module):
         blocks: list[nn.Module] = [ConvBnRelu6(1, 16, 3, 1)]
         channels = 16
         for expansion, outputs, repeats, stride in (
-            (1, 8, 1, 1), (6, 12, 2, 2), (6, 16, 3, 2), (6, 32, 4, 2),
-            (6, 48, 3, 1), (6, 80, 3, 1), (6, 160, 1, 1),
-        ):  # fmt: skip
+            (1, 8, 1, 1),
+            (6, 12, 2, 2),
+            (6, 16, 3, 2),
+            (6, 32, 4, 2),
+            (6, 48, 3, 1),
+            (6, 80, 3, 1),
+            (6, 160, 1, 1),
+        ):
             for index in range(repeats):
                 blocks.append(Inverted(channels, outputs, stride if not index else 1, expansion))
                 channels = outputs
@@ -104,9 +109,7 @@ class Attention(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.query, self.key, self.value, self.out = (
-            nn.Linear(channels, channels) for _ in range(4)
-        )
+        self.query, self.key, self.value, self.out = (nn.Linear(channels, channels) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return [N, T, C]."""
@@ -185,9 +188,11 @@ def tabular() -> tuple[nn.Module, torch.Tensor]:
 
 
 NETWORKS: dict[str, tuple[Callable[[], tuple[nn.Module, torch.Tensor]], int]] = {
-    "mobilenet": (mobilenet, 24), "separable": (separable, 50),
-    "transformer": (transformer, 60), "tabular": (tabular, 60),
-}  # fmt: skip
+    "mobilenet": (mobilenet, 24),
+    "separable": (separable, 50),
+    "transformer": (transformer, 60),
+    "tabular": (tabular, 60),
+}
 
 
 def data(name: str, side: int) -> tuple[np.ndarray, np.ndarray]:

@@ -56,9 +56,7 @@ def frames_apart():
 
 def pairs():
     def run(m, x):
-        made = torch.stft(
-            x, 32, 10, 24, torch.hann_window(24), normalized=True, return_complex=True
-        )
+        made = torch.stft(x, 32, 10, 24, torch.hann_window(24), normalized=True, return_complex=True)
         return torch.view_as_real(made)
 
     return _made(run, (1, 250))

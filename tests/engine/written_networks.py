@@ -269,15 +269,43 @@ def in_half_precision(m, x):
 WRITES = {
     write.__name__: write
     for write in (
-        scaled_slice, filled_slice, copied_slice, column, border, added_to_a_view,
-        seen_by_an_older_view, turned, half_activated, unbound, gated, filled_in_a_loop,
-        shifted_in_time, boxes, channels_of_the_input, normalized_input, activated_input, pasted,
-        pasted_into_zeros, written_ramp, interleaved, spread, chequered, dropped_and_activated,
+        scaled_slice,
+        filled_slice,
+        copied_slice,
+        column,
+        border,
+        added_to_a_view,
+        seen_by_an_older_view,
+        turned,
+        half_activated,
+        unbound,
+        gated,
+        filled_in_a_loop,
+        shifted_in_time,
+        boxes,
+        channels_of_the_input,
+        normalized_input,
+        activated_input,
+        pasted,
+        pasted_into_zeros,
+        written_ramp,
+        interleaved,
+        spread,
+        chequered,
+        dropped_and_activated,
         dropped_in_place,
-        largest_of_rows, every_third_channel, added_to_an_alias, part_of_a_copy,
-        by_mask, by_list, on_the_diagonal, from_itself, in_a_branch, in_half_precision,
+        largest_of_rows,
+        every_third_channel,
+        added_to_an_alias,
+        part_of_a_copy,
+        by_mask,
+        by_list,
+        on_the_diagonal,
+        from_itself,
+        in_a_branch,
+        in_half_precision,
     )
-}  # fmt: skip
+}
 
 
 def network(write):

@@ -30,9 +30,9 @@ def way(points, flow="down"):
         t = np.arange(1, samples + 1) / samples
         bow = (to_y - y) * BOW
         a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
-        pieces.append(np.stack([
-            (a + b) * x + (c + d) * to_x, a * y + b * (y + bow) + c * (to_y - bow) + d * to_y
-        ], 1))  # fmt: skip
+        pieces.append(
+            np.stack([(a + b) * x + (c + d) * to_x, a * y + b * (y + bow) + c * (to_y - bow) + d * to_y], 1)
+        )
     return np.concatenate(pieces)
 
 

@@ -71,9 +71,7 @@ class Play:
                 yield EngineExit(expected=False, sentence=sentence, job=job, stage=stage)
                 return
             if stage == self.fail:
-                yield StageFailed(
-                    job=job, stage=stage, key=key, elapsed_s=0.1, infos=tuple(self.infos)
-                )
+                yield StageFailed(job=job, stage=stage, key=key, elapsed_s=0.1, infos=tuple(self.infos))
                 yield JobFinished(job=job, outcome="failed", elapsed_s=0.1)
                 return
             with cache.writing(key) as folder:
@@ -119,9 +117,8 @@ class FakeEngine:
         stage = command.study if isinstance(command, RunStudy) else command.until
         if self.refusal:
             self._events.put(
-                StageFailed(job=command.job, stage=stage, key="", elapsed_s=0.1,
-                            infos=tuple(self.refusal))
-            )  # fmt: skip
+                StageFailed(job=command.job, stage=stage, key="", elapsed_s=0.1, infos=tuple(self.refusal))
+            )
             self._events.put(JobFinished(job=command.job, outcome="failed", elapsed_s=0.1))
 
     def cancel(self, job):

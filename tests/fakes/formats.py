@@ -20,12 +20,10 @@ def parameters(block: list[int]) -> dict[str, dict[str, Any]]:
         "lutnet": {},
         "ternary": {},
         "block_fp": {"width": 7, "exponent_width": 8, "exponent_bias": 127, "block_size": block},
-        "block_minifloat": {
-            "width": 8, "exponent_width": 4, "exponent_bias_width": 8, "block_size": block,
-        },
+        "block_minifloat": {"width": 8, "exponent_width": 4, "exponent_bias_width": 8, "block_size": block},
         "block_log": {"width": 6, "exponent_bias_width": 8, "block_size": block},
         "mxint_hardware": {"width": 8, "exponent_width": 3, "parallelism": block},
         "mxint": {"width": 8},
         "mxfp": {"exponent_width": 4, "frac_width": 3},
         "nvfp4": {},
-    }  # fmt: skip
+    }

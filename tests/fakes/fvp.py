@@ -47,14 +47,19 @@ def any_text(_):
 
 SWITCH = one_of("0", "1")
 CPU = {
-    "semihosting-enable": SWITCH, "semihosting-stack_base": address,
-    "semihosting-heap_limit": address, "semihosting-cwd": any_text,
+    "semihosting-enable": SWITCH,
+    "semihosting-stack_base": address,
+    "semihosting-heap_limit": address,
+    "semihosting-cwd": any_text,
     "semihosting-cmd_line": any_text,
-}  # fmt: skip
+}
 BOARD = {
-    "visualisation.disable-visualisation": SWITCH, "telnetterminal0.start_telnet": SWITCH,
-    "uart0.out_file": any_text, "uart0.shutdown_on_eot": SWITCH, "uart0.unbuffered_output": SWITCH,
-}  # fmt: skip
+    "visualisation.disable-visualisation": SWITCH,
+    "telnetterminal0.start_telnet": SWITCH,
+    "uart0.out_file": any_text,
+    "uart0.shutdown_on_eot": SWITCH,
+    "uart0.unbuffered_output": SWITCH,
+}
 
 
 def parameters(board, cpu, npu, macs, more=()):
@@ -68,30 +73,48 @@ def parameters(board, cpu, npu, macs, more=()):
 
 
 SIMULATORS = {
-    "FVP_Corstone_SSE-300_Ethos-U55": (
-        "u55", parameters("mps3_board", "cpu0", "ethosu", (32, 64, 128, 256)),
-    ),
-    "FVP_Corstone_SSE-300_Ethos-U65": (
-        "u65", parameters("mps3_board", "cpu0", "ethosu", (256, 512)),
-    ),
+    "FVP_Corstone_SSE-300_Ethos-U55": ("u55", parameters("mps3_board", "cpu0", "ethosu", (32, 64, 128, 256))),
+    "FVP_Corstone_SSE-300_Ethos-U65": ("u65", parameters("mps3_board", "cpu0", "ethosu", (256, 512))),
     "FVP_Corstone_SSE-320": (
         "u85",
         parameters(
-            "mps4_board", "mps4_board.subsystem.cpu0", "mps4_board.subsystem.ethosu",
-            (128, 256, 512, 1024, 2048), ("vis_hdlcd.disable_visualisation",),
+            "mps4_board",
+            "mps4_board.subsystem.cpu0",
+            "mps4_board.subsystem.ethosu",
+            (128, 256, 512, 1024, 2048),
+            ("vis_hdlcd.disable_visualisation",),
         ),
     ),
-}  # fmt: skip
+}
 VERSION = "\nFast Models [11.27.42 (Jul 12 2024)]\nCopyright 2000-2024 ARM Limited.\n\n"
 FAILURES = (
-    "licence", "silent", "crash", "hang", "deaf", "early", "garbled", "flood", "kernel", "child",
-    "forgets-outputs", "no-trace", "cut-trace",
-    "full-disk", "cut-events",
-)  # fmt: skip
+    "licence",
+    "silent",
+    "crash",
+    "hang",
+    "deaf",
+    "early",
+    "garbled",
+    "flood",
+    "kernel",
+    "child",
+    "forgets-outputs",
+    "no-trace",
+    "cut-trace",
+    "full-disk",
+    "cut-events",
+)
 ITEM_BYTES = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4,
-    "int64": 8, "float64": 8,
-}  # fmt: skip
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "float16": 2,
+    "int32": 4,
+    "float32": 4,
+    "int64": 8,
+    "float64": 8,
+}
 # The placements of runners whose inputs and outputs are files.
 FILES = ("semihosting", "embedded")
 SOURCE = "arm_executor_runner.cpp"
@@ -265,8 +288,11 @@ class Runner:
 
     def allocation_failed(self, wanted, given):
         source = "memory_allocator.h"
-        log("E", f"Memory allocation failed: {wanted}B requested (adjusted for alignment), "
-                 f"{given}B available", source)  # fmt: skip
+        log(
+            "E",
+            f"Memory allocation failed: {wanted}B requested (adjusted for alignment), {given}B available",
+            source,
+        )
 
     def load(self):
         self.found = remembered([b"facts", self.program], lambda: facts(self.program))
@@ -280,9 +306,12 @@ class Runner:
         planned = sum(buffers)
         if planned > pools["method"]:
             self.allocation_failed(planned, pools["method"])
-            log("F", f"In function main(), assert failed (buffer != nullptr): Could not allocate "
-                     f"memory for planned buffer with mem_id=1, size {planned} in "
-                     "SLOW_MEMORY_REGION")  # fmt: skip
+            log(
+                "F",
+                f"In function main(), assert failed (buffer != nullptr): Could not allocate "
+                f"memory for planned buffer with mem_id=1, size {planned} in "
+                "SLOW_MEMORY_REGION",
+            )
             return False
         missing = [k for k in self.found["kernels"] if k not in self.acted["kernels"]]
         if self.fail == "kernel":
@@ -309,8 +338,11 @@ class Runner:
             return False
         scratch, given = self.found["delegates"][0]["scratch_bytes"], self.acted["pools"]["scratch"]
         if scratch > given:
-            log("E", f"Failed to allocate scratch buffer of {scratch} bytes from temp_allocator",
-                "EthosUBackend.cpp")  # fmt: skip
+            log(
+                "E",
+                f"Failed to allocate scratch buffer of {scratch} bytes from temp_allocator",
+                "EthosUBackend.cpp",
+            )
             log("F", "Execution of method forward failed with status 0x21")
             return False
         outputs = self.compute()

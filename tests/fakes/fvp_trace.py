@@ -53,9 +53,7 @@ def leave_events(acted, files, fail):
     if fail == "cut-events":
         data = data[: len(data) // 3]
     if files:
-        print(
-            "I [executorch:arm_executor_runner.cpp:123 main()] Writing etdump to file: etdump.bin"
-        )
+        print("I [executorch:arm_executor_runner.cpp:123 main()] Writing etdump to file: etdump.bin")
         with open("etdump.bin", "wb") as file:
             file.write(data)
         return

@@ -30,8 +30,7 @@ def snapshot(level="float"):
     """Return a chain: convolution, normalisation, activation, linear."""
     tensor = (TensorInfo((1, 8, 8, 8), "float32"),)
     nodes = tuple(
-        Node(i, op, kind, m, 0, tuple(m.split(".")) if m else (), tensor)
-        for i, op, kind, m in _CHAIN
+        Node(i, op, kind, m, 0, tuple(m.split(".")) if m else (), tensor) for i, op, kind, m in _CHAIN
     )
     edges = tuple(Edge(a.id, b.id) for a, b in pairwise(nodes))
     return GraphSnapshot(level, nodes, edges, MODULES)

@@ -21,13 +21,29 @@ def tensor(index, row, **changes):
     name, node, module, kind, low, high = row
     weight = kind == "weight"
     op = "aten.conv2d.default" if weight else f"aten.{node}.default"
-    return TensorRange(**{
-        "id": name, "node": node, "origin": "conv2d" if weight else node, "op": op,
-        "module": module, "kind": kind, "index": index,
-        "minimum": low, "maximum": high, "p_low": low / 2, "p_high": high / 2, "dtype": "int8",
-        "qmin": -128, "qmax": 127, "scale": max(high - low, 0.0) / 255, "zero_point": 0,
-        "observer": "Histogram", "channels": 4 if weight else 1, **changes,
-    })  # fmt: skip
+    return TensorRange(
+        **{
+            "id": name,
+            "node": node,
+            "origin": "conv2d" if weight else node,
+            "op": op,
+            "module": module,
+            "kind": kind,
+            "index": index,
+            "minimum": low,
+            "maximum": high,
+            "p_low": low / 2,
+            "p_high": high / 2,
+            "dtype": "int8",
+            "qmin": -128,
+            "qmax": 127,
+            "scale": max(high - low, 0.0) / 255,
+            "zero_point": 0,
+            "observer": "Histogram",
+            "channels": 4 if weight else 1,
+            **changes,
+        }
+    )
 
 
 def calibrated(on="data.npz"):
@@ -41,12 +57,13 @@ def write_ranges(folder, on="data.npz"):
     histogram[3] = 0
     np.savez(
         folder / "arrays.npz",
-        histogram=histogram, edges=np.asarray([row[4:] for row in ROWS]),
-        samples=np.asarray([0, 2, 5]), sample_min=np.tile([-0.5, -0.2, -1.0], (4, 1)),
+        histogram=histogram,
+        edges=np.asarray([row[4:] for row in ROWS]),
+        samples=np.asarray([0, 2, 5]),
+        sample_min=np.tile([-0.5, -0.2, -1.0], (4, 1)),
         sample_max=np.tile([1.0, 3.0, 0.5], (4, 1)),
-        **{"channel_min/obs_1": np.linspace(-0.5, -0.1, 4),
-           "channel_max/obs_1": np.linspace(0.1, 0.5, 4)},
-    )  # fmt: skip
+        **{"channel_min/obs_1": np.linspace(-0.5, -0.1, 4), "channel_max/obs_1": np.linspace(0.1, 0.5, 4)},
+    )
     save_result(calibrated(on), folder)
 
 

@@ -14,14 +14,7 @@ from workbench.pipeline.plan import plan
 from workbench.project.model import TargetChoice
 from workbench.protocol import JobFinished, StudyProgress
 from workbench.results import CpuNode, VelaTotals
-from workbench.studies.documents import (
-    Blame,
-    Culprit,
-    load_study,
-    save_study,
-    study_folder,
-    study_key,
-)
+from workbench.studies.documents import Blame, Culprit, load_study, save_study, study_folder, study_key
 from workbench.studies.matrix import DevicePlacement, Placement, one_of_each_kind
 from workbench.studies.sample import INPUT, SampleTensor, save_values
 from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
@@ -42,10 +35,13 @@ def unit(name, only, without):
 def sensitivity(samples, total):
     """Return findings in which ``head`` is the worst module."""
     return SensitivityResult(
-        data="data.npz", samples=samples, total=total, labelled=False,
+        data="data.npz",
+        samples=samples,
+        total=total,
+        labelled=False,
         quantized=Noise(signal=100.0, noise=1.0),
         units=(unit("stem.conv", 0.1, 0.9), unit("head", 0.8, 0.1)),
-    )  # fmt: skip
+    )
 
 
 def _play_sample(command, key, folder):
@@ -58,11 +54,17 @@ def _play_sample(command, key, folder):
     tensor = str(command.options["tensor"])
     save_values({**sides, INPUT: np.zeros((1, 3, 8, 8), np.float32)}, folder)
     found = SampleTensor(
-        sample=command.options["sample"], tensor=tensor, module="stem", op="aten.relu.default",
-        shape=values.shape, sides=tuple(sides), note="" if len(sides) > 2 else "Not compiled.",
+        sample=command.options["sample"],
+        tensor=tensor,
+        module="stem",
+        op="aten.relu.default",
+        shape=values.shape,
+        sides=tuple(sides),
+        note="" if len(sides) > 2 else "Not compiled.",
         compiled_apart=2 if len(sides) > 2 else None,
-        label=3, classes={side: 3 if side == "float" else 5 for side in sides},
-    )  # fmt: skip
+        label=3,
+        classes={side: 3 if side == "float" else 5 for side in sides},
+    )
     save_study(found, folder)
     yield StudyProgress(job=command.job, study=command.study, key=key, done=1, total=1)
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
@@ -78,15 +80,17 @@ def _play_sweep(command, key, folder):
         macs = int(point.target.id.rsplit("-", 1)[1])
         sram = 4096 if point.target.options["memory_mode"] == "Shared_Sram" else 65536
         totals = VelaTotals(
-            cycles_total=10**6 // macs, cycles_vela=10**6 // macs, cycles_npu=1,
+            cycles_total=10**6 // macs,
+            cycles_vela=10**6 // macs,
+            cycles_npu=1,
             inference_ms=1000 / macs,
-            sram_bytes=sram, flash_bytes=1024, macs=7,
-        )  # fmt: skip
+            sram_bytes=sram,
+            flash_bytes=1024,
+            macs=7,
+        )
         done.append(point if point.problem else point.model_copy(update={"totals": totals}))
         save_study(SweepResult(tool="Vela 5.1.0", total=len(asked), points=tuple(done)), folder)
-        yield StudyProgress(
-            job=command.job, study=command.study, key=key, done=number + 1, total=len(asked)
-        )
+        yield StudyProgress(job=command.job, study=command.study, key=key, done=number + 1, total=len(asked))
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
 
 
@@ -96,13 +100,21 @@ def _play_budget(command, key, folder):
     fast, small = ends(base)
     costs = [(fast, 8192, 1000), (small, 2048, 1200), (between(base, 2048, 8192)[0], 4096, 1100)]
     done = [
-        point.model_copy(update={"totals": VelaTotals(
-            cycles_total=cycles, cycles_vela=cycles, cycles_npu=1, inference_ms=cycles / 1000,
-            sram_bytes=sram,
-            flash_bytes=1024, macs=7,
-        )})
+        point.model_copy(
+            update={
+                "totals": VelaTotals(
+                    cycles_total=cycles,
+                    cycles_vela=cycles,
+                    cycles_npu=1,
+                    inference_ms=cycles / 1000,
+                    sram_bytes=sram,
+                    flash_bytes=1024,
+                    macs=7,
+                )
+            }
+        )
         for point, sram, cycles in costs
-    ]  # fmt: skip
+    ]
     save_study(SweepResult(tool="Vela 5.1.0", total=3, points=tuple(done)), folder)
     yield StudyProgress(job=command.job, study=command.study, key=key, done=3, total=3)
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
@@ -124,9 +136,7 @@ def _play_placement(command, key, folder):
 def _play_runner(command, key, held_at):
     """Yield what an engine says of a build, which stays after ``held_at`` per cent."""
     for percent in (0, 42, 100):
-        yield StudyProgress(
-            job=command.job, study=command.study, key=key, done=percent, total=100
-        )  # fmt: skip
+        yield StudyProgress(job=command.job, study=command.study, key=key, done=percent, total=100)
         if held_at and percent >= held_at:
             return
     place = runners_folder() / "made" / "arm_executor_runner"
@@ -139,14 +149,21 @@ def _play_runner(command, key, held_at):
 def training(done, total):
     """Return what ``done`` epochs gave, each better than the one before."""
     epochs = tuple(
-        Epoch(number=n, loss=1 / n, sqnr_db=10.0 + n, learning_rate=0.001)
-        for n in range(1, done + 1)
+        Epoch(number=n, loss=1 / n, sqnr_db=10.0 + n, learning_rate=0.001) for n in range(1, done + 1)
     )
     return TrainingResult(
-        data="calibration.npz", device="cpu", samples=8, held_out=2, one_by_one=False,
-        total=total, start_db=10.0, epochs=epochs, best=done, weights="best.safetensors",
+        data="calibration.npz",
+        device="cpu",
+        samples=8,
+        held_out=2,
+        one_by_one=False,
+        total=total,
+        start_db=10.0,
+        epochs=epochs,
+        best=done,
+        weights="best.safetensors",
         digest=f"{done:064x}"[::-1],
-    )  # fmt: skip
+    )
 
 
 def _play_training(command, key, held_at):
@@ -163,9 +180,11 @@ def _play_training(command, key, held_at):
 
 
 _AT_ONCE = {
-    "sample": _play_sample, "placement": _play_placement, "sweep": _play_sweep,
+    "sample": _play_sample,
+    "placement": _play_placement,
+    "sweep": _play_sweep,
     "budget": _play_budget,
-}  # fmt: skip
+}
 
 
 def play(command, held_at=0):
@@ -222,18 +241,28 @@ def search(done, total, limits, *, widths=False):
     figures = ((0.90, 1000), (0.85, 800), (0.95, 1400))
     candidates = tuple(
         Candidate(
-            number=number, origin="staircase" if number < 3 else "search",
-            choices={"head": "a8w8" if number == 1 else "a16w8" if number == 3 else "a8w4",
-                     "stem.conv": "a8w8"},
+            number=number,
+            origin="staircase" if number < 3 else "search",
+            choices={
+                "head": "a8w8" if number == 1 else "a16w8" if number == 3 else "a8w4",
+                "stem.conv": "a8w8",
+            },
             channels={"stem.conv": 8 if number == 2 else 16} if widths else {},
             weights="trained-1.safetensors" if widths and number == 2 else "",
-            accuracy=accuracy, accuracy_name="top-1", cycles=cycles, sram_bytes=4096,
-            cpu_nodes=1, is_within=accuracy >= (limits.accuracy or 0.0),
+            accuracy=accuracy,
+            accuracy_name="top-1",
+            cycles=cycles,
+            sram_bytes=4096,
+            cpu_nodes=1,
+            is_within=accuracy >= (limits.accuracy or 0.0),
         )
         for number, (accuracy, cycles) in enumerate(figures[:done], 1)
-    )  # fmt: skip
+    )
     units = tuple(unit(name, 0.1, 0.1).unit for name in ("head", "stem.conv"))
     return SearchResult(
-        limits=limits, total=total, units=units, candidates=candidates,
+        limits=limits,
+        total=total,
+        units=units,
+        candidates=candidates,
         widths={"stem.conv": (16, 8)} if widths else {},
-    )  # fmt: skip
+    )

@@ -32,9 +32,8 @@ QEMU = ["qemu-system-arm", "-M", "mps3-an547", "-nographic", "-semihosting", "-k
 def run(*words: object, folder: Path) -> str:
     """Run a command and return what it prints; the check ends if it fails."""
     done = subprocess.run(
-        [str(word) for word in words], cwd=folder, capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
+        [str(word) for word in words], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
     if done.returncode:
         raise SystemExit(f"{words[0]} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -50,9 +49,13 @@ def deliver(folder: Path) -> Path:
         Image.fromarray(pixels).save(folder / "digits" / "pics" / f"{index:03}.png")
     opened = wb.set_settings(
         wb.open(folder / "digits" / "digits.qwb"),
-        {"name": "model", "calibration": "pics", "target.options.integer_io": True,
-         "calibration.preprocess": "size=8,layout=gray,fold=on"},
-    )  # fmt: skip
+        {
+            "name": "model",
+            "calibration": "pics",
+            "target.options.integer_io": True,
+            "calibration.preprocess": "size=8,layout=gray,fold=on",
+        },
+    )
     wb.run(opened, out=folder / "dist", trust=True).raise_for_errors()
     return folder / "dist"
 
@@ -98,9 +101,8 @@ def execute(runner: Path, program: Path, data: bytes, folder: Path) -> str:
     given = ",".join(f"arg={word}" for word in words)
     command = [*QEMU[:4], "-semihosting-config", f"enable=on,target=native,{given}", "-kernel"]
     done = subprocess.run(
-        [*command, str(runner)], cwd=folder, capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
+        [*command, str(runner)], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
     return done.stdout + done.stderr
 
 
@@ -108,8 +110,20 @@ def check_runner(folder: Path, checkout: Path, delegated: Path) -> None:
     """Build ExecuTorch's runner, run a program without a delegate, and try one with one."""
     prepared(checkout)
     dist = deliver_float(folder)
-    words = [sys.executable, "-m", "workbench", "fvp", "build", dist / "digits.pte", "--checkout",
-             checkout, "--target", "ethos-u55-128", "--out", folder / "runner"]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "workbench",
+        "fvp",
+        "build",
+        dist / "digits.pte",
+        "--checkout",
+        checkout,
+        "--target",
+        "ethos-u55-128",
+        "--out",
+        folder / "runner",
+    ]
     done = subprocess.run(list(map(str, words)), cwd=ROOT, timeout=7200, check=False)
     if done.returncode:
         raise SystemExit("The runner was not built.")
@@ -126,9 +140,7 @@ def check_runner(folder: Path, checkout: Path, delegated: Path) -> None:
         raise SystemExit(f"The runner differs by {apart}, uses {used} of {pool} bytes:\n{said}")
     print(f"ok  runner: outputs differ by {apart:.1g}, method pool {used} of {pool} bytes used")
     case = decode((delegated / "model.bpte").read_bytes()).cases[0]
-    said = execute(
-        runner, delegated / "model.pte", bytes(case.inputs[0].data), folder / "delegated"
-    )
+    said = execute(runner, delegated / "model.pte", bytes(case.inputs[0].data), folder / "delegated")
     if "ethosu_reserve_driver_ex failed" in said:
         print("not built here: the NPU's driver; a program with a delegate ends where it is asked")
 

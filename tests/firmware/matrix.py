@@ -13,12 +13,7 @@ from pathlib import Path
 
 from tests.firmware.faulty import CONTROLS, FAULTS, Fault, fast_fault
 from workbench.deploy.emulation.findings import Proof
-from workbench.deploy.emulation.firmware_project import (
-    Sources,
-    build_project,
-    sources,
-    write_project,
-)
+from workbench.deploy.emulation.firmware_project import Sources, build_project, sources, write_project
 from workbench.deploy.emulation.prover import Board, delegates_of, prove
 
 
@@ -77,8 +72,11 @@ def main() -> int:
             missed += not held
             print(f"  {'ok ' if held else 'MISSED'} {fault.name}: {text}", flush=True)
             if not held:
-                print("\n".join(f"      {f.message}" for f in proof.findings), proof.exit_code,
-                      proof.output[-300:])  # fmt: skip
+                print(
+                    "\n".join(f"      {f.message}" for f in proof.findings),
+                    proof.exit_code,
+                    proof.output[-300:],
+                )
     return int(bool(missed))
 
 

@@ -88,9 +88,7 @@ class Draft:
         """Return a value that broadcasts with one, or equals its shape: an old or a new one."""
         shape = self.shape(name)
         fitting = [
-            known
-            for known in self.floats()
-            if known != name and _fits(self.shape(known), shape, same=same)
+            known for known in self.floats() if known != name and _fits(self.shape(known), shape, same=same)
         ]
         if fitting and self.chance(0.7):
             return str(self.one(*fitting[-4:]))
@@ -228,9 +226,7 @@ def drawn(seed: int, operations: Sequence[tuple[float, Any]]) -> Network:
         except Unfit:
             continue
         shapes = {name: draft.shape(name) for name in draft.floats()}
-        network = Network(
-            seed, tuple(draft.inputs), draft.parts, tuple(draft.statements), outputs, shapes
-        )
+        network = Network(seed, tuple(draft.inputs), draft.parts, tuple(draft.statements), outputs, shapes)
         return network.without_unread()
     raise AssertionError(f"no network for seed {seed}")
 

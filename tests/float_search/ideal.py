@@ -21,9 +21,16 @@ _HUGE = 1e6
 # The NPU computes these in many steps, each with a grid of its own.
 _ATEN = torch.ops.aten
 _TAKEN_APART = get_decompositions(
-    [_ATEN.native_layer_norm, _ATEN.native_group_norm, _ATEN.std, _ATEN.norm,
-     _ATEN.linalg_vector_norm, _ATEN._softmax, _ATEN.logsumexp]
-)  # fmt: skip
+    [
+        _ATEN.native_layer_norm,
+        _ATEN.native_group_norm,
+        _ATEN.std,
+        _ATEN.norm,
+        _ATEN.linalg_vector_norm,
+        _ATEN._softmax,
+        _ATEN.logsumexp,
+    ]
+)
 
 
 class _Grids(TorchDispatchMode):
@@ -47,9 +54,7 @@ class _Grids(TorchDispatchMode):
             with self:
                 return _TAKEN_APART[func](*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
-        if not any(
-            alias.alias_info and not alias.alias_info.is_write for alias in func._schema.returns
-        ):
+        if not any(alias.alias_info and not alias.alias_info.is_write for alias in func._schema.returns):
             for value in _pytree.tree_leaves(result):
                 if isinstance(value, torch.Tensor) and value.dtype == torch.float32:
                     self._take(value)

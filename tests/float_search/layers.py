@@ -11,34 +11,102 @@ if TYPE_CHECKING:
 
 Texts = str | list[str]
 ACTIVATIONS = (
-    "nn.ReLU()", "nn.ReLU(inplace=True)", "nn.ReLU(inplace=True)", "nn.ReLU6()", "nn.Hardswish()",
-    "nn.Hardswish(inplace=True)", "nn.SiLU()", "nn.SiLU(inplace=True)", "nn.GELU()",
-    'nn.GELU(approximate="tanh")', "nn.ELU(0.7)", "nn.LeakyReLU(0.1)",
-    "nn.LeakyReLU(0.2, inplace=True)", "nn.PReLU()", "nn.Sigmoid()", "nn.Tanh()", "nn.Softplus()",
-    "nn.Mish()", "nn.Hardsigmoid()", "nn.Hardtanh(-0.8, 1.2)", "nn.LogSigmoid()", "nn.Softsign()",
-    "nn.CELU()", "nn.SELU()", "nn.Hardtanh(0, 1)", "nn.Threshold(0.1, -0.2)", "nn.Tanhshrink()",
+    "nn.ReLU()",
+    "nn.ReLU(inplace=True)",
+    "nn.ReLU(inplace=True)",
+    "nn.ReLU6()",
+    "nn.Hardswish()",
+    "nn.Hardswish(inplace=True)",
+    "nn.SiLU()",
+    "nn.SiLU(inplace=True)",
+    "nn.GELU()",
+    'nn.GELU(approximate="tanh")',
+    "nn.ELU(0.7)",
+    "nn.LeakyReLU(0.1)",
+    "nn.LeakyReLU(0.2, inplace=True)",
+    "nn.PReLU()",
+    "nn.Sigmoid()",
+    "nn.Tanh()",
+    "nn.Softplus()",
+    "nn.Mish()",
+    "nn.Hardsigmoid()",
+    "nn.Hardtanh(-0.8, 1.2)",
+    "nn.LogSigmoid()",
+    "nn.Softsign()",
+    "nn.CELU()",
+    "nn.SELU()",
+    "nn.Hardtanh(0, 1)",
+    "nn.Threshold(0.1, -0.2)",
+    "nn.Tanhshrink()",
     "nn.Softshrink(0.2)",
-)  # fmt: skip
+)
 FUNCTIONS = (
-    "F.relu({x})", "torch.relu({x})", "F.relu6({x})", "F.leaky_relu({x}, 0.1)", "F.silu({x})",
-    "F.gelu({x})", "torch.sigmoid({x})", "torch.tanh({x})", "F.softplus({x})", "F.hardswish({x})",
-    "{x}.sigmoid() * {x}", "torch.exp(-{x}.abs())", "torch.log(1 + {x}.abs())",
-    "torch.sqrt({x} ** 2 + 1e-3)", "torch.rsqrt({x} ** 2 + 0.5)", "{x}.square()", "{x} ** 2",
-    "{x} ** 3 * 0.1", "torch.sin({x})", "{x}.cos()", "{x}.abs()", "-{x}", "1 - {x}",
-    "{x}.clamp(-0.5, 1)", "{x}.clamp(min=0)", "{x}.clamp_min(-0.3)", "{x}.clamp(max=0.7)",
-    "1 / (1 + {x} ** 2)", "torch.reciprocal(1.5 + {x}.abs())", "{x} * 2 - 1", "{x} / 3",
-    "3 - {x} * 0.5", "({x} + 1) * 0.5", "torch.erf({x})", "torch.atan({x})", "{x}.expm1() * 0.2",
-    "F.elu({x})", "torch.log1p({x}.abs())", "torch.pow({x}.abs() + 0.1, 0.5)", "F.glu({x}, -1)",
-    "F.normalize({x}, dim=-1)", "F.normalize({x}, dim=1)", "{x} * {x}.shape[-1] ** -0.5",
-    "torch.logit({x}.sigmoid(), 1e-3)", "F.hardsigmoid({x})", "torch.sinh({x} * 0.5)",
-    "F.threshold({x}, 0.1, 0)", "F.celu({x})", "torch.where({x} > 0, {x}, 0.1 * {x})",
-    "torch.where({x} > 0.2, {x}, torch.zeros_like({x}))", "{x} * ({x} > 0)",
-    "torch.round({x} * 4) / 4", "torch.floor({x} * 2) * 0.5", "torch.sign({x}) * {x} ** 2",
-    "torch.atan2({x}, 1 + {x} ** 2)", "torch.nan_to_num({x})", "torch.cosh({x} * 0.3)",
-    "{x}.masked_fill({x} < -1, 0.5)", "torch.asinh({x})", "torch.exp2({x}) * 0.3",
-    "torch.maximum({x}, {x}.new_zeros(()))", "torch.minimum({x}, torch.tensor(0.7))",
-    "torch.fmod({x}, 1.5)", "torch.remainder({x}, 2)", "{x}.trunc() + {x}",
-)  # fmt: skip
+    "F.relu({x})",
+    "torch.relu({x})",
+    "F.relu6({x})",
+    "F.leaky_relu({x}, 0.1)",
+    "F.silu({x})",
+    "F.gelu({x})",
+    "torch.sigmoid({x})",
+    "torch.tanh({x})",
+    "F.softplus({x})",
+    "F.hardswish({x})",
+    "{x}.sigmoid() * {x}",
+    "torch.exp(-{x}.abs())",
+    "torch.log(1 + {x}.abs())",
+    "torch.sqrt({x} ** 2 + 1e-3)",
+    "torch.rsqrt({x} ** 2 + 0.5)",
+    "{x}.square()",
+    "{x} ** 2",
+    "{x} ** 3 * 0.1",
+    "torch.sin({x})",
+    "{x}.cos()",
+    "{x}.abs()",
+    "-{x}",
+    "1 - {x}",
+    "{x}.clamp(-0.5, 1)",
+    "{x}.clamp(min=0)",
+    "{x}.clamp_min(-0.3)",
+    "{x}.clamp(max=0.7)",
+    "1 / (1 + {x} ** 2)",
+    "torch.reciprocal(1.5 + {x}.abs())",
+    "{x} * 2 - 1",
+    "{x} / 3",
+    "3 - {x} * 0.5",
+    "({x} + 1) * 0.5",
+    "torch.erf({x})",
+    "torch.atan({x})",
+    "{x}.expm1() * 0.2",
+    "F.elu({x})",
+    "torch.log1p({x}.abs())",
+    "torch.pow({x}.abs() + 0.1, 0.5)",
+    "F.glu({x}, -1)",
+    "F.normalize({x}, dim=-1)",
+    "F.normalize({x}, dim=1)",
+    "{x} * {x}.shape[-1] ** -0.5",
+    "torch.logit({x}.sigmoid(), 1e-3)",
+    "F.hardsigmoid({x})",
+    "torch.sinh({x} * 0.5)",
+    "F.threshold({x}, 0.1, 0)",
+    "F.celu({x})",
+    "torch.where({x} > 0, {x}, 0.1 * {x})",
+    "torch.where({x} > 0.2, {x}, torch.zeros_like({x}))",
+    "{x} * ({x} > 0)",
+    "torch.round({x} * 4) / 4",
+    "torch.floor({x} * 2) * 0.5",
+    "torch.sign({x}) * {x} ** 2",
+    "torch.atan2({x}, 1 + {x} ** 2)",
+    "torch.nan_to_num({x})",
+    "torch.cosh({x} * 0.3)",
+    "{x}.masked_fill({x} < -1, 0.5)",
+    "torch.asinh({x})",
+    "torch.exp2({x}) * 0.3",
+    "torch.maximum({x}, {x}.new_zeros(()))",
+    "torch.minimum({x}, torch.tensor(0.7))",
+    "torch.fmod({x}, 1.5)",
+    "torch.remainder({x}, 2)",
+    "{x}.trunc() + {x}",
+)
 
 
 def _channels(d: Draft, channels: int) -> int:
@@ -77,9 +145,12 @@ def convolution(d: Draft, x: str) -> Texts:
     padding = d.one(0, 1, 1, 1, 2, "same", (1,) * space)
     stride = 1 if padding == "same" else d.one(1, 1, 1, 2, 2, 3)
     given = {
-        "stride": stride, "padding": padding, "dilation": d.one(1, 1, 1, 1, 1, 2, 3),
-        "groups": groups, "bias": not d.chance(0.25),
-    }  # fmt: skip
+        "stride": stride,
+        "padding": padding,
+        "dilation": d.one(1, 1, 1, 1, 1, 2, 3),
+        "groups": groups,
+        "bias": not d.chance(0.25),
+    }
     if padding and d.chance(0.08):
         given["padding_mode"] = d.one("reflect", "replicate", "circular")
     kernel = _kernel(d, space)
@@ -94,10 +165,13 @@ def transposed(d: Draft, x: str) -> Texts:
     groups = d.one(1, 1, 1, 1, *(n for n in (2, 3, channels) if channels % n == 0))
     out, stride = groups * d.one(1, 2, 3), d.one(1, 2, 2, 2, 3)
     given = {
-        "stride": stride, "padding": d.one(0, 0, 1, 1), "groups": groups,
-        "bias": not d.chance(0.2), "dilation": d.one(1, 1, 1, 1, 1, 2),
+        "stride": stride,
+        "padding": d.one(0, 0, 1, 1),
+        "groups": groups,
+        "bias": not d.chance(0.2),
+        "dilation": d.one(1, 1, 1, 1, 1, 2),
         "output_padding": d.one(0, 0, 1) if stride > 1 else 0,
-    }  # fmt: skip
+    }
     layer = f"nn.ConvTranspose{space}d({channels}, {out}, {_kernel(d, space)}{_options(**given)})"
     return f"{d.fresh()} = {d.part('t', layer)}({x})"
 
@@ -123,12 +197,16 @@ def _norms(d: Draft, x: str) -> str:
     batch = f"nn.BatchNorm{space}d({channels}{affine}{eps})"
     return str(
         d.one(
-            batch, batch, batch, f"nn.GroupNorm({groups}, {channels}{affine})",
+            batch,
+            batch,
+            batch,
+            f"nn.GroupNorm({groups}, {channels}{affine})",
             f"nn.LayerNorm({last}{d.one('', '', ', elementwise_affine=False', ', bias=False')})",
             f"nn.InstanceNorm{space}d({channels}{d.one('', ', affine=True')})",
-            f"nn.RMSNorm({last[-1]})", "nn.LocalResponseNorm(3)",
+            f"nn.RMSNorm({last[-1]})",
+            "nn.LocalResponseNorm(3)",
         )
-    )  # fmt: skip
+    )
 
 
 def norm(d: Draft, x: str) -> Texts:
@@ -172,12 +250,16 @@ def residual(d: Draft, x: str) -> Texts:
     else:
         layer = f"nn.Linear({shape[-1]}, {shape[-1]})"
     forms = [
-        f"{y} = {x} + {{}}({x})", f"{y} = {{}}({x}) + {x}", f"{y} = {{}}({x}).add_({x})",
-        f"{y} = {{}}({x})\n{y} += {x}", f"{y} = {{}}(F.relu({x})) + {x}",
-        f"{y} = torch.relu({{}}({x}) + {x})", f"{y} = {x} * torch.sigmoid({{}}({x}))",
+        f"{y} = {x} + {{}}({x})",
+        f"{y} = {{}}({x}) + {x}",
+        f"{y} = {{}}({x}).add_({x})",
+        f"{y} = {{}}({x})\n{y} += {x}",
+        f"{y} = {{}}(F.relu({x})) + {x}",
+        f"{y} = torch.relu({{}}({x}) + {x})",
+        f"{y} = {x} * torch.sigmoid({{}}({x}))",
         f"{y} = {x} - 0.5 * {{}}({{}}({x}))",
         f"{y} = {x}\nfor _ in range(2):\n    {y} = {y} + 0.5 * {{}}({y})",
-    ]  # fmt: skip
+    ]
     made = d.one(*forms).replace("{}", d.part("r", layer))
     return made if "for " in made else made.split("\n")
 
@@ -185,9 +267,7 @@ def residual(d: Draft, x: str) -> Texts:
 def dropped(d: Draft, x: str) -> Texts:
     """Draw a dropout, and what changes its result in place."""
     y, z = d.fresh(), d.fresh()
-    kind = d.one(
-        "nn.Dropout(0.1)", "nn.Dropout(0.3)", "nn.Dropout2d(0.1)", "nn.Dropout(inplace=True)"
-    )
+    kind = d.one("nn.Dropout(0.1)", "nn.Dropout(0.3)", "nn.Dropout2d(0.1)", "nn.Dropout(inplace=True)")
     after = d.part("a", d.one("nn.ReLU(inplace=True)", "nn.SiLU(inplace=True)", "nn.ReLU()"))
     texts = [f"{y} = {d.part('d', kind, shared=0.5)}({x})", f"{z} = {after}({y})"]
     return [*texts, f"{d.fresh()} = {z} + {x}"] if d.chance(0.6) else texts
@@ -210,9 +290,10 @@ def pool(d: Draft, x: str) -> Texts:
         f"nn.MaxPool{space}d({kernel}{stride}{padding}{ceil})",
         f"nn.AvgPool{space}d({kernel}{stride}{padding}{ceil}{count})",
         f"nn.AvgPool{space}d({kernel}{stride}{padding}{count})",
-        f"nn.AdaptiveAvgPool{space}d({size})", f"nn.AdaptiveMaxPool{space}d({size})",
+        f"nn.AdaptiveAvgPool{space}d({size})",
+        f"nn.AdaptiveMaxPool{space}d({size})",
         f"nn.LPPool{space}d(2, {kernel})",
-    )  # fmt: skip
+    )
     return f"{d.fresh()} = {d.part('p', layer)}({x})"
 
 
@@ -263,9 +344,11 @@ def shuffled(d: Draft, x: str) -> Texts:
             "F.channel_shuffle({x}, 2)",
             f"{{x}}.view({n}, 2, {c // 2}, {h}, {w}).transpose(1, 2).reshape({n}, {c}, {h}, {w})",
         ]
-    forms += ["torch.cat([{x}[..., ::2, ::2], {x}[..., 1::2, ::2], {x}[..., ::2, 1::2], "
-              "{x}[..., 1::2, 1::2]], 1)", "F.unfold({x}, 3, padding=1)",
-              "F.unfold({x}, 2, stride=2)"]  # fmt: skip
+    forms += [
+        "torch.cat([{x}[..., ::2, ::2], {x}[..., 1::2, ::2], {x}[..., ::2, 1::2], {x}[..., 1::2, 1::2]], 1)",
+        "F.unfold({x}, 3, padding=1)",
+        "F.unfold({x}, 2, stride=2)",
+    ]
     return f"{d.fresh()} = {d.one(*forms).format(x=x)}"
 
 
@@ -275,9 +358,12 @@ def squeezed(d: Draft, x: str) -> Texts:
     if len(shape) != 4:
         raise Unfit
     c, y, z = shape[1], d.fresh(), d.fresh()
-    mean = d.one("F.adaptive_avg_pool2d({}, 1)", "{}.mean((2, 3), keepdim=True)",
-                 "{}.mean(-1, keepdim=True).mean(-2, keepdim=True)",
-                 "{}.amax((2, 3), keepdim=True)")  # fmt: skip
+    mean = d.one(
+        "F.adaptive_avg_pool2d({}, 1)",
+        "{}.mean((2, 3), keepdim=True)",
+        "{}.mean(-1, keepdim=True).mean(-2, keepdim=True)",
+        "{}.amax((2, 3), keepdim=True)",
+    )
     gate = d.one("torch.sigmoid({})", "F.hardsigmoid({})", "{}.softmax(1)")
     layer = d.part("c", f"nn.Conv2d({c}, {c}, 1)")
     last = d.one(f"{d.fresh()} = {x} * {z}", f"{d.fresh()} = {z} * {x}", f"{x} *= {z}")
@@ -315,8 +401,10 @@ def attention(d: Draft, x: str) -> Texts:
         heads = f".view({shape[0]}, {t}, 2, {c // 2}).transpose(1, 2)"
         q, k, v = (f"{n}{heads}" for n in (q, k, v))
     if d.chance(0.2):
-        form = d.one(f"F.scaled_dot_product_attention({q}, {k}, {v})",
-                     f"F.scaled_dot_product_attention({q}, {k}, {v}, is_causal=True)")  # fmt: skip
+        form = d.one(
+            f"F.scaled_dot_product_attention({q}, {k}, {v})",
+            f"F.scaled_dot_product_attention({q}, {k}, {v}, is_causal=True)",
+        )
         return [*texts, f"{a} = {form}"]
     scores = d.one(
         f"{q} @ {k}.transpose(-2, -1) / math.sqrt({c})",
@@ -372,9 +460,7 @@ def recurrent(d: Draft, x: str) -> Texts:
         )
     start = d.one(f"torch.zeros({n}, {c})", f"{x}.new_zeros({n}, {c})", f"{x}[:, 0] * 0.5")
     if d.chance(0.5):
-        loop = (
-            f"s = []\nfor i in range({t}):\n    {step}\n    s.append({h})\n{y} = torch.stack(s, 1)"
-        )
+        loop = f"s = []\nfor i in range({t}):\n    {step}\n    s.append({h})\n{y} = torch.stack(s, 1)"
     else:
         loop = f"{y} = torch.zeros_like({x})\nfor i in range({t}):\n    {step}\n    {y}[:, i] = {h}"
     return [f"{h} = {start}\n{loop}"]
@@ -398,14 +484,13 @@ def written_norm(d: Draft, x: str) -> Texts:
     y, z = d.fresh(), d.fresh()
     keep = f"{d.one(-1, -1, 1)}, keepdim=True"
     return d.one(
-        [f"{y} = {x} - {x}.mean({keep})",
-        f"{z} = {y} / torch.sqrt(({y} ** 2).mean({keep}) + 1e-3)"],
+        [f"{y} = {x} - {x}.mean({keep})", f"{z} = {y} / torch.sqrt(({y} ** 2).mean({keep}) + 1e-3)"],
         [f"{y} = {x} * torch.rsqrt({x}.pow(2).mean({keep}) + 1e-3)"],
         [f"{y} = ({x} - {x}.mean({keep})) / ({x}.std({keep}) + 0.1)"],
         [f"{y} = {x} / ({x}.norm(dim={keep}) + 0.1)"],
         [f"{y} = ({x} - {x}.amin({keep})) / ({x}.amax({keep}) - {x}.amin({keep}) + 0.1)"],
         [f"{y} = {x} / {x}.abs().amax({keep}).clamp(min=0.1)"],
-    )  # fmt: skip
+    )
 
 
 def computed_weights(d: Draft, x: str) -> Texts:
@@ -413,18 +498,38 @@ def computed_weights(d: Draft, x: str) -> Texts:
     shape, y = d.shape(x), d.fresh()
     if len(shape) == 4:
         w = d.constant(f"torch.randn(6, {shape[1]}, 3, 3) / {3 * shape[1] ** 0.5:.1f}")
-        given = d.one(w, f"{w} - {w}.mean((1, 2, 3), keepdim=True)", f"torch.tanh({w})",
-                      f"{w}.flip(3)", f"{w} * 0.5")  # fmt: skip
+        given = d.one(
+            w, f"{w} - {w}.mean((1, 2, 3), keepdim=True)", f"torch.tanh({w})", f"{w}.flip(3)", f"{w} * 0.5"
+        )
         return f"{y} = F.conv2d({x}, {given}, padding={d.one(0, 1, 2)})"
     w = d.constant(f"torch.randn({shape[-1]}, 6) * {shape[-1] ** -0.5:.3f}")
-    return d.one(f"{y} = {x} @ {w}", f"{y} = torch.matmul({x}, {w}.tanh())",
-                 f"{y} = F.linear({x}, {w}.t())",
-                 f'{y} = torch.einsum("...i,io->...o", {x}, {w})')  # fmt: skip
+    return d.one(
+        f"{y} = {x} @ {w}",
+        f"{y} = torch.matmul({x}, {w}.tanh())",
+        f"{y} = F.linear({x}, {w}.t())",
+        f'{y} = torch.einsum("...i,io->...o", {x}, {w})',
+    )
 
 
 LAYERS = (
-    (9.0, convolution), (3.0, transposed), (6.0, linear), (6.0, norm), (5.0, activation),
-    (8.0, function), (4.0, block), (4.0, residual), (2.5, dropped), (4.0, pool), (4.0, resized),
-    (2.5, padded), (5.0, shuffled), (3.5, squeezed), (8.0, attention), (2.0, attention_layer),
-    (3.5, recurrent), (2.0, embedded), (1.5, written_norm), (1.0, computed_weights),
-)  # fmt: skip
+    (9.0, convolution),
+    (3.0, transposed),
+    (6.0, linear),
+    (6.0, norm),
+    (5.0, activation),
+    (8.0, function),
+    (4.0, block),
+    (4.0, residual),
+    (2.5, dropped),
+    (4.0, pool),
+    (4.0, resized),
+    (2.5, padded),
+    (5.0, shuffled),
+    (3.5, squeezed),
+    (8.0, attention),
+    (2.0, attention_layer),
+    (3.5, recurrent),
+    (2.0, embedded),
+    (1.5, written_norm),
+    (1.0, computed_weights),
+)

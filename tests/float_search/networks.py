@@ -139,9 +139,8 @@ class Network:
         inputs = tuple(Input(i["name"], tuple(i["shape"]), i["kind"]) for i in given["inputs"])
         shapes = {name: tuple(shape) for name, shape in given["shapes"].items()}
         return cls(
-            given["seed"], inputs, given["parts"], tuple(given["statements"]),
-            tuple(given["outputs"]), shapes,
-        )  # fmt: skip
+            given["seed"], inputs, given["parts"], tuple(given["statements"]), tuple(given["outputs"]), shapes
+        )
 
     def source(self) -> str:
         """Return the network as a module with ``net`` and ``samples``."""
@@ -194,9 +193,7 @@ def _with_later_inputs(network: Network) -> Iterator[Network]:
         wanted = sorted(made & set().union(*map(read, kept), network.outputs))
         if wanted and all(name in network.shapes for name in wanted):
             inputs = [Input(name, network.shapes[name], "normal") for name in wanted]
-            yield replace(
-                network, inputs=(*network.inputs, *inputs), statements=kept
-            ).without_unread()
+            yield replace(network, inputs=(*network.inputs, *inputs), statements=kept).without_unread()
 
 
 def _without(network: Network, index: int) -> Iterator[Network]:

@@ -123,9 +123,7 @@ def _config(config: str) -> Any:
         get_symmetric_a16w8_quantization_config,
         get_symmetric_quantization_config,
     )
-    from executorch.backends.arm.quantizer.arm_quantizer import (
-        get_symmetric_a8w4_quantization_config,
-    )
+    from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
 
     if config == "a16w8":
         return get_symmetric_a16w8_quantization_config()

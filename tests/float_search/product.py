@@ -79,8 +79,10 @@ def answer(source: str, target: str, config: str, *, deliver: bool) -> Answer:
             evaluation=Evaluation(hold_out=False),
             target=TargetChoice(id=target),
         ),
-        "global", "", config,
-    )  # fmt: skip
+        "global",
+        "",
+        config,
+    )
     try:
         return _answer(work, project, path, deliver=deliver)
     finally:
@@ -108,15 +110,17 @@ def _answer(work: _Work, project: Project, path: Path, *, deliver: bool) -> Answ
 def _run(work: _Work, project: Project, until: str) -> list[tuple[str, str, str, str]]:
     events: list[Any] = []
     command = RunUntil(
-        job="search", project=project, folder=str(work.folder), until=until, skip=("evaluate",),
+        job="search",
+        project=project,
+        folder=str(work.folder),
+        until=until,
+        skip=("evaluate",),
         cache_root=str(work.cache.root),
-    )  # fmt: skip
+    )
     job = EngineJob(allowed(command), work.store, events.append)
     run_with_big_stack(job.run)
     infos = [info for event in events if isinstance(event, StageFailed) for info in event.infos]
-    return [
-        (i.code, str(i.where or ""), f"{i.message}\n{i.details}"[-6000:], i.hint) for i in infos
-    ]
+    return [(i.code, str(i.where or ""), f"{i.message}\n{i.details}"[-6000:], i.hint) for i in infos]
 
 
 def _delivered(
@@ -131,9 +135,7 @@ def _delivered(
 
     folder = work.cache.folder(planned.key("verify"))
     gate = verdict(Gate(), verified=load_result(RESULTS["verify"], folder))
-    broken = ", ".join(
-        f"{limit.name} {limit.value}" for limit in gate.limits if limit.held is False
-    )
+    broken = ", ".join(f"{limit.name} {limit.value}" for limit in gate.limits if limit.held is False)
     text = f"{gate.verdict} {broken or gate.reason}".strip()
     program = load(work.cache.folder(planned.key("lower")) / _PROGRAM)
     outputs = []

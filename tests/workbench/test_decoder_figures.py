@@ -16,9 +16,7 @@ def test_that_int8_caches_take_a_quarter_and_lose_little():
         for context in map(str, figures.CONTEXTS):
             whole, small = (KEPT[f"{kind}, {form}"][context] for form in ("float", "int8"))
             assert small["caches"] * 4 == whole["caches"]
-        whole, small = (
-            KEPT[f"{kind}, {form}"][str(figures.CONTEXTS[0])] for form in ("float", "int8")
-        )
+        whole, small = (KEPT[f"{kind}, {form}"][str(figures.CONTEXTS[0])] for form in ("float", "int8"))
         assert small["perplexity"] < whole["perplexity"] * 1.01
 
 

@@ -37,8 +37,16 @@ def found():
 
 def test_that_a_bare_machine_lacks_only_what_is_optional():
     findings = found()
-    for name in ("FVP_Corstone_SSE-300_Ethos-U55", "FVP_Corstone_SSE-320", "Arm licence", "runner",
-                 "arm-none-eabi-gcc", "ExecuTorch checkout", "docker", "onnx-mlir"):  # fmt: skip
+    for name in (
+        "FVP_Corstone_SSE-300_Ethos-U55",
+        "FVP_Corstone_SSE-320",
+        "Arm licence",
+        "runner",
+        "arm-none-eabi-gcc",
+        "ExecuTorch checkout",
+        "docker",
+        "onnx-mlir",
+    ):
         assert findings[name].state == "optional", name
         assert findings[name].why, name
         assert findings[name].remedy, name
@@ -57,9 +65,7 @@ def test_that_tools_on_the_path_are_found_with_their_version(bare):
         tool.chmod(0o755)
     findings = found()
     gcc = findings["arm-none-eabi-gcc"]
-    assert (gcc.state, gcc.version, gcc.remedy) == (
-        "ok", f"13.2.1, {bare / 'bin' / 'arm-none-eabi-gcc'}", "",
-    )  # fmt: skip
+    assert (gcc.state, gcc.version, gcc.remedy) == ("ok", f"13.2.1, {bare / 'bin' / 'arm-none-eabi-gcc'}", "")
     assert (findings["docker"].state, findings["docker"].remedy) == ("ok", "")
     assert findings["docker"].version == str(bare / "bin" / "docker")
     (bare / "bin" / "arm-none-eabi-gcc").write_text("#!/bin/sh\necho what?\n")
@@ -71,13 +77,9 @@ def test_that_tools_on_the_path_are_found_with_their_version(bare):
 def test_that_a_licence_is_found_in_the_environment_and_at_home(bare, monkeypatch):
     monkeypatch.setenv("LM_LICENSE_FILE", "7010@server")
     finding = found()["Arm licence"]
-    assert (finding.state, finding.version, finding.remedy) == (
-        "ok", "LM_LICENSE_FILE=7010@server", "",
-    )  # fmt: skip
+    assert (finding.state, finding.version, finding.remedy) == ("ok", "LM_LICENSE_FILE=7010@server", "")
     (bare / "home" / ".armlm").mkdir()
-    assert found()["Arm licence"].version == (
-        f"LM_LICENSE_FILE=7010@server, {bare / 'home' / '.armlm'}"
-    )
+    assert found()["Arm licence"].version == (f"LM_LICENSE_FILE=7010@server, {bare / 'home' / '.armlm'}")
 
 
 def test_that_simulators_are_told_with_version_or_what_is_wrong(bare, monkeypatch):
@@ -208,9 +210,7 @@ def test_that_the_releases_of_each_toolchain_are_rated(monkeypatch):
     known = {"": tools["own"], **tools}
     monkeypatch.setattr(doctor, "tools_of", known.__getitem__)
     states = {row.name: row.state for row in doctor.toolchain_findings()}
-    assert states == {
-        "toolchain built-in": "ok", "toolchain own": "ok", "toolchain new": "different",
-    }  # fmt: skip
+    assert states == {"toolchain built-in": "ok", "toolchain own": "ok", "toolchain new": "different"}
 
 
 def test_that_absent_libraries_of_the_window_are_named_with_their_packages(monkeypatch):

@@ -12,12 +12,7 @@ from workbench.cli import main
 from workbench.errors import ErrorInfo, Place, WorkbenchError, invalid_values
 from workbench.project import store
 
-PROJECT = {
-    "version": 9,
-    "name": "net",
-    "model": {"spec": "model.py:net"},
-    "target": {"id": "ethos-u55-128"},
-}
+PROJECT = {"version": 9, "name": "net", "model": {"spec": "model.py:net"}, "target": {"id": "ethos-u55-128"}}
 # Words of Python and of pydantic, which a person who edits a project file does not know.
 FOREIGN = ("Input should", "dict", "tuple", "Value error", "Field required", "Extra inputs")
 
@@ -40,9 +35,7 @@ def problem(capsys, path, change):
         ({"rules": [{"kind": "modul"}]}, "rules[0].kind", "'modul' must be 'global',"),
     ],
 )
-def test_that_a_value_that_does_not_fit_is_named_in_plain_words(
-    capsys, tmp_path, change, field, words
-):
+def test_that_a_value_that_does_not_fit_is_named_in_plain_words(capsys, tmp_path, change, field, words):
     found = problem(capsys, tmp_path / "net.qwb", change)
     told = {p["where"]["id"]: p["message"] for p in found}
     assert words in told[field]
@@ -94,9 +87,10 @@ class _Asked(BaseModel):
     ("given", "field", "kind", "message"),
     [
         ({"name": "long"}, "name", "value_error", "A name has three letters."),
-        ({}, "name", "missing", None), ({"name": "a", "b": 1}, "b", "extra_forbidden", None),
+        ({}, "name", "missing", None),
+        ({"name": "a", "b": 1}, "b", "extra_forbidden", None),
     ],
-)  # fmt: skip
+)
 def test_that_the_words_of_a_check_become_a_sentence(given, field, kind, message):
     with pytest.raises(ValidationError) as caught:
         _Asked.model_validate(given, extra="forbid")

@@ -14,12 +14,35 @@ from workbench.script import script
 from workbench.script.aot_arm_compiler import give_command
 
 HOSTILE = (
-    '"""\nimport os\nos.system("touch ran")\n"""', "'''", "\\", '\\"""', "*/ int x; /*",
+    '"""\nimport os\nos.system("touch ran")\n"""',
+    "'''",
+    "\\",
+    '\\"""',
+    "*/ int x; /*",
     "$(touch x)",
-    "`touch x`", "${ENV{HOME}}", "\n- evil: 1", "a: b", "</script><script>", "[x](javascript:1)",
-    "\x1b]0;title\x07", "\ud800", "\u2028", "../../etc/passwd", "/etc/passwd", "{lower}", "{spec}",
-    "x{ids}", "#!", "%s%n", "\0", "=cmd|'/c calc'!A1", "a;b", "@VARIABLE@", "x" * 400, "",
-)  # fmt: skip
+    "`touch x`",
+    "${ENV{HOME}}",
+    "\n- evil: 1",
+    "a: b",
+    "</script><script>",
+    "[x](javascript:1)",
+    "\x1b]0;title\x07",
+    "\ud800",
+    "\u2028",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "{lower}",
+    "{spec}",
+    "x{ids}",
+    "#!",
+    "%s%n",
+    "\0",
+    "=cmd|'/c calc'!A1",
+    "a;b",
+    "@VARIABLE@",
+    "x" * 400,
+    "",
+)
 
 
 @for_each("text", HOSTILE)
@@ -98,9 +121,12 @@ WRITABLE = tuple(text for text in HOSTILE if text and "\ud800" not in text)
 def hostile_project(name, matches):
     rules = (rule(f"m{n}", "module_name", match) for n, match in enumerate(matches))
     return make_project(
-        rule("r1", "global"), *rules, rule("r3", "node_name", "{lower}"),
-        name=name, model=ModelSource(spec="model.py:net"),
-    )  # fmt: skip
+        rule("r1", "global"),
+        *rules,
+        rule("r3", "node_name", "{lower}"),
+        name=name,
+        model=ModelSource(spec="model.py:net"),
+    )
 
 
 def names_of(written):
@@ -129,9 +155,7 @@ def test_that_no_text_of_a_project_becomes_code_of_the_script(tmp_path):
 
 @for_each("text", WRITABLE)
 def test_that_no_name_becomes_code_of_the_command(text, tmp_path):
-    commands, model = give_command(
-        make_project(rule("r1", "global"), name=text), tmp_path, tmp_path / "m.py"
-    )
+    commands, model = give_command(make_project(rule("r1", "global"), name=text), tmp_path, tmp_path / "m.py")
     ast.parse(model)
     assert all("/etc/passwd.pte" not in command for command in commands)
 

@@ -68,9 +68,7 @@ def test_that_the_first_error_is_told_also_if_the_part_is_gone(tmp_path, monkeyp
         assert caught.value.errno == errno.ENOSPC
 
 
-def test_that_a_private_folder_is_made_with_its_parents_and_one_that_exists_stays(
-    tmp_path, monkeypatch
-):
+def test_that_a_private_folder_is_made_with_its_parents_and_one_that_exists_stays(tmp_path, monkeypatch):
     tmp_path.chmod(0o755)
     with umask(0):
         files.make_private_folder(tmp_path / "a" / "b")
@@ -121,9 +119,7 @@ def test_that_a_failure_at_any_call_leaves_the_old_file_and_nothing_else(tmp_pat
     assert path.read_bytes() == b"new content"
 
 
-def test_that_the_content_is_synced_before_the_rename_and_the_folder_after_it(
-    tmp_path, monkeypatch
-):
+def test_that_the_content_is_synced_before_the_rename_and_the_folder_after_it(tmp_path, monkeypatch):
     calls = []
     for name in ("fsync", "replace", "rename"):
         stock = getattr(os, name)
@@ -287,9 +283,7 @@ def test_that_a_name_of_255_bytes_is_written(tmp_path):
     assert path.read_bytes() == b"content"
 
 
-def test_that_the_digest_of_a_large_file_tells_how_far_it_is_and_can_be_ended(
-    tmp_path, monkeypatch
-):
+def test_that_the_digest_of_a_large_file_tells_how_far_it_is_and_can_be_ended(tmp_path, monkeypatch):
     class EndError(Exception):
         pass
 

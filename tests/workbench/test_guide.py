@@ -28,9 +28,14 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 # By hand, or from recorded results (tests.zoo.runs, tests.correction_figures,
 # tests.improver_figures, tests.decoder_figures), whose own tests compare them.
 WRITTEN_BY_HAND = {
-    "architectures.md", "compiler-faults.md", "correction-figures.md", "decoder-figures.md",
-    "npu-simulator.md", "reported-failures.md", "weight-transform-figures.md",
-}  # fmt: skip
+    "architectures.md",
+    "compiler-faults.md",
+    "correction-figures.md",
+    "decoder-figures.md",
+    "npu-simulator.md",
+    "reported-failures.md",
+    "weight-transform-figures.md",
+}
 
 
 @functools.cache
@@ -103,9 +108,15 @@ def test_that_both_writers_write_all_reference_pages(tmp_path, monkeypatch):
     assert (guide.main(["--write"]), actions.main(["--write"])) == (0, 0)
     assert (guide.main([]), actions.main([])) == (0, 0)
     assert {p.name for p in tmp_path.iterdir()} == {
-        "cli.md", "corrections.md", "exit-codes.md", "json-output.md", "operator-support.md",
-        "project-file.md", "shortcuts.md", *schemas(),
-    }  # fmt: skip
+        "cli.md",
+        "corrections.md",
+        "exit-codes.md",
+        "json-output.md",
+        "operator-support.md",
+        "project-file.md",
+        "shortcuts.md",
+        *schemas(),
+    }
 
 
 def test_that_the_performance_page_has_the_figures_that_were_kept():

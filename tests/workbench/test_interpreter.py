@@ -12,9 +12,22 @@ from workbench import interpreter
 ROOT = Path(__file__).parents[2]
 # Modules that processes of the program, of multiprocessing and of the toolchain import by name.
 NAMES = (
-    "selectors", "tqdm", "signal", "json", "platformdirs", "pydantic", "numpy", "torch", "triton",
-    "pandas", "sitecustomize", "usercustomize", "multiprocessing", "workbench_plugin", "socket",
-)  # fmt: skip
+    "selectors",
+    "tqdm",
+    "signal",
+    "json",
+    "platformdirs",
+    "pydantic",
+    "numpy",
+    "torch",
+    "triton",
+    "pandas",
+    "sitecustomize",
+    "usercustomize",
+    "multiprocessing",
+    "workbench_plugin",
+    "socket",
+)
 
 
 @pytest.fixture
@@ -36,9 +49,14 @@ def ran(folder):
 
 def start(folder, *command, **environment):
     return subprocess.run(
-        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 WARM = """
@@ -80,9 +98,7 @@ if __name__ == "__main__":
 """
 
 
-def test_that_fork_server_and_resource_tracker_import_nothing_from_the_current_folder(
-    hostile, tmp_path
-):
+def test_that_fork_server_and_resource_tracker_import_nothing_from_the_current_folder(hostile, tmp_path):
     script = tmp_path / "start.py"
     script.write_text(FORK.format(root=str(ROOT)))
     done = start(hostile, sys.executable, script)
@@ -163,10 +179,13 @@ def test_that_a_current_folder_that_was_deleted_is_no_obstacle(path, tmp_path, m
 @pytest.mark.parametrize(
     ("given", "checkout", "entries"),
     [
-        ("", False, None), ("", True, ["/own"]), ("/a:rel:/b", False, ["/a", "/b"]),
-        ("/a", True, ["/a", "/own"]), ("/own:/a", True, ["/own", "/a"]),
+        ("", False, None),
+        ("", True, ["/own"]),
+        ("/a:rel:/b", False, ["/a", "/b"]),
+        ("/a", True, ["/a", "/own"]),
+        ("/own:/a", True, ["/own", "/a"]),
     ],
-)  # fmt: skip
+)
 def test_that_a_new_interpreter_finds_what_was_given_and_a_checkout(path, given, checkout, entries):
     path(given=given, checkout=checkout)
     assert os.environ["PYTHONSAFEPATH"] == "1"
@@ -188,9 +207,13 @@ def test_that_an_absolute_entry_of_the_search_path_is_kept(tmp_path, monkeypatch
 def test_that_a_checkout_that_is_the_current_folder_stays_importable(monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     done = subprocess.run(
-        [sys.executable, "-m", "workbench", "--version"], cwd=ROOT, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "workbench", "--version"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 

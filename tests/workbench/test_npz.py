@@ -49,9 +49,7 @@ def test_that_an_array_of_one_byte_keeps_its_value(tmp_path):
 def test_that_the_arrays_of_an_archive_are_read_by_name(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.arange(3), y=np.ones(2))
     with open_npz(tmp_path / "a.npz") as found:
-        assert {name: found[name].tolist() for name in found.files} == {
-            "x": [0, 1, 2], "y": [1.0, 1.0]
-        }  # fmt: skip
+        assert {name: found[name].tolist() for name in found.files} == {"x": [0, 1, 2], "y": [1.0, 1.0]}
 
 
 def test_that_objects_are_not_read(tmp_path):
@@ -75,18 +73,14 @@ def test_that_a_cut_array_is_refused(tmp_path):
             pass
 
 
-def test_that_an_archive_may_unpack_to_fifty_times_its_size_beyond_what_is_free(
-    tmp_path, monkeypatch
-):
+def test_that_an_archive_may_unpack_to_fifty_times_its_size_beyond_what_is_free(tmp_path, monkeypatch):
     monkeypatch.setattr(npz, "_FREE_BYTES", 1000)
     stored = archived(tmp_path / "stored.zip", {"x": bytes(5000)}, zipfile.ZIP_STORED)
     refuse_bomb_at(stored)
     free = archived(tmp_path / "free.zip", {"x": bytes(1000)})
     refuse_bomb_at(free)
     # Compressed, but not to a fiftieth.
-    mixed = archived(
-        tmp_path / "mixed.zip", {"x": random.Random(0).randbytes(1000) + bytes(20_000)}
-    )
+    mixed = archived(tmp_path / "mixed.zip", {"x": random.Random(0).randbytes(1000) + bytes(20_000)})
     assert mixed.stat().st_size + 50 < 21_000 < 50 * mixed.stat().st_size
     refuse_bomb_at(mixed)
     bomb = archived(tmp_path / "bomb.zip", {"x": bytes(200_000)})

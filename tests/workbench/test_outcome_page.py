@@ -28,10 +28,14 @@ def answers(project=None, fit=None, **results):
 def labelled(top1, float_=1.0):
     value = result_of("evaluate")
     classes = {"decided": 400, "decided_equal": 380}
-    return value.model_copy(update={
-        "top1_quantized": top1, "top1_float": float_, "samples": 400,
-        "outputs": tuple(o.model_copy(update=classes) for o in value.outputs),
-    })  # fmt: skip
+    return value.model_copy(
+        update={
+            "top1_quantized": top1,
+            "top1_float": float_,
+            "samples": 400,
+            "outputs": tuple(o.model_copy(update=classes) for o in value.outputs),
+        }
+    )
 
 
 def test_that_accuracy_is_shown_beside_the_float_model_and_judged_by_the_goal():
@@ -62,9 +66,11 @@ def test_that_differences_are_counted_by_size_and_none_is_lost():
 def test_that_what_did_not_run_names_its_stage():
     page = answers(evaluate=None, verify=None, lower=None)
     assert {a.id: (a.state, a.stage, a.bars) for a in page.values()} == {
-        "accurate": ("open", "evaluate", ()), "correct": ("open", "verify", ()),
-        "fits": ("open", "lower", ()), "fast": ("open", "lower", ()),
-    }  # fmt: skip
+        "accurate": ("open", "evaluate", ()),
+        "correct": ("open", "verify", ()),
+        "fits": ("open", "lower", ()),
+        "fast": ("open", "lower", ()),
+    }
 
 
 @pytest.mark.parametrize(("limit", "state"), [("sram<1", "met"), ("sram>0", "missed")])

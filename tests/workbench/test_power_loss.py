@@ -62,9 +62,7 @@ def test_that_a_saved_file_is_synced_before_it_gets_its_name(tmp_path, save, is_
     check_synced(recorded_calls(lambda: save(tmp_path)), tmp_path)
 
 
-def test_that_deliverables_are_synced_between_the_old_manifest_the_files_and_the_new(
-    tmp_path, packaged
-):
+def test_that_deliverables_are_synced_between_the_old_manifest_the_files_and_the_new(tmp_path, packaged):
     target = tmp_path / "dist"
     deliver(packaged, target, GATE)
     calls = recorded_calls(lambda: deliver(packaged, target, GATE))

@@ -66,8 +66,7 @@ def lines_of(text, limit, chunk=7):
 @for_each("character", ["a", "\x00", "\u2713", '"'])
 def test_that_an_event_never_exceeds_its_limit_and_keeps_the_end_of_the_details(character):
     long, part = character * (MAX_EVENT_BYTES + 1000), character * (MAX_EVENT_BYTES // 16)
-    info = ErrorInfo(message=part, hint=part, where=Place(kind="file", id=part),
-                     details=part + "the end")  # fmt: skip
+    info = ErrorInfo(message=part, hint=part, where=Place(kind="file", id=part), details=part + "the end")
     events = [
         LogLine(level="info", text=long),
         StageProgress(job="j", stage="export", fraction=None, message=long),
@@ -97,15 +96,12 @@ def test_that_an_event_of_exactly_the_limit_is_whole_and_a_longer_one_is_halved(
 
 def test_that_results_may_be_kept_in_no_cache_and_are_made_fast():
     assert command().accelerate
-    assert RunStudy(job="j", project=make_project(), folder=".", study="blame",
-                    cache_root=".").accelerate  # fmt: skip
+    assert RunStudy(job="j", project=make_project(), folder=".", study="blame", cache_root=".").accelerate
     for kind, more in ((RunUntil, {"until": "export"}), (RunStudy, {"study": "blame"})):
-        made = kind(job="j", project=make_project(), folder=".", cache_root=".",
-                    cache_limit_bytes=0, **more)  # fmt: skip
+        made = kind(job="j", project=make_project(), folder=".", cache_root=".", cache_limit_bytes=0, **more)
         assert decode_command(encode_command(made)).cache_limit_bytes == 0
         with pytest.raises(ValidationError):
-            kind(job="j", project=make_project(), folder=".", cache_root=".",
-                 cache_limit_bytes=-1, **more)  # fmt: skip
+            kind(job="j", project=make_project(), folder=".", cache_root=".", cache_limit_bytes=-1, **more)
 
 
 def test_that_a_command_may_be_longer_than_an_event():
@@ -139,13 +135,11 @@ def test_that_only_the_size_of_a_longer_line_is_known(monkeypatch, chunk):
     found = [line for lines in read_lines(read, 20) for line in lines]
     os.close(read)
     assert found == [
-        bytes([65 + n]) * size if size <= 20 else OversizedLine(size)
-        for n, size in enumerate(sizes)
-    ]  # fmt: skip
+        bytes([65 + n]) * size if size <= 20 else OversizedLine(size) for n, size in enumerate(sizes)
+    ]
 
 
-@given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line)),
-       st.integers(1, 20))  # fmt: skip
+@given(st.lists(st.binary(max_size=30).filter(lambda line: b"\n" not in line)), st.integers(1, 20))
 def test_that_lines_are_the_same_however_they_arrive(lines, chunk):
     text = b"".join(line + b"\n" for line in lines)
     expected = [line if len(line) <= 20 else OversizedLine(len(line)) for line in lines]
@@ -154,16 +148,18 @@ def test_that_lines_are_the_same_however_they_arrive(lines, chunk):
 
 def talking(monkeypatch, *lines):
     """Let an engine process be a program that says some lines and waits."""
-    code = (
-        "import os, sys, time; os.write(int(sys.argv[1]), sys.stdin.buffer.read()); time.sleep(9)"
-    )
+    code = "import os, sys, time; os.write(int(sys.argv[1]), sys.stdin.buffer.read()); time.sleep(9)"
 
     def spawn(commands, events, log, *surroundings):
         del surroundings
         process = subprocess.Popen(
-            [sys.executable, "-c", code, str(events)], stdin=subprocess.PIPE,
-            pass_fds=(events,), start_new_session=True, stdout=log, stderr=log,
-        )  # fmt: skip
+            [sys.executable, "-c", code, str(events)],
+            stdin=subprocess.PIPE,
+            pass_fds=(events,),
+            start_new_session=True,
+            stdout=log,
+            stderr=log,
+        )
         process.stdin.write(b"".join(line + b"\n" for line in lines))
         process.stdin.close()
         return engine_process._Spawned(process)
@@ -212,19 +208,29 @@ def test_that_the_problem_of_an_end_names_the_stage_or_what_was_asked_for():
 @for_each(
     ("line", "version"),
     [
-        (b'{"event": "ready", "protocol": 3}', 3), (b'{"event": "ready"}', 0),
-        (b'{"event": "ready", "protocol": "3"}', 0), (b'{"event": "log_line"}', None),
-        (b"[1]", None), (b"", None), (b"Loading torch ...", None),
+        (b'{"event": "ready", "protocol": 3}', 3),
+        (b'{"event": "ready"}', 0),
+        (b'{"event": "ready", "protocol": "3"}', 0),
+        (b'{"event": "log_line"}', None),
+        (b"[1]", None),
+        (b"", None),
+        (b"Loading torch ...", None),
     ],
-)  # fmt: skip
+)
 def test_that_only_a_ready_line_tells_a_version(line, version):
     assert protocol_of(line) == version
 
 
 @for_each("number", [float("nan"), float("inf"), float("-inf")])
 def test_that_a_number_that_json_lacks_is_refused_before_it_is_sent(number):
-    study = RunStudy(job="j", study="sample", project=make_project(), folder=".",
-                     options={"a": [1, {"b": number}]}, cache_root=".")  # fmt: skip
+    study = RunStudy(
+        job="j",
+        study="sample",
+        project=make_project(),
+        folder=".",
+        options={"a": [1, {"b": number}]},
+        cache_root=".",
+    )
     with refused("command-invalid"):
         encode_command(study)
 
@@ -233,13 +239,15 @@ def test_that_a_number_that_json_lacks_is_refused_before_it_is_sent(number):
     ("model", "fields"),
     [
         (FixedRange, {"tensor": "x", "minimum": -1.0, "maximum": "@"}),
-        (Gate, {"lsb": "@"}), (Gate, {"sqnr": "@"}), (Gate, {"fail_if": ["sqnr<1e999"]}),
+        (Gate, {"lsb": "@"}),
+        (Gate, {"sqnr": "@"}),
+        (Gate, {"fail_if": ["sqnr<1e999"]}),
         (Bookmark, {"name": "x", "level": "export", "scale": "@"}),
         (Bookmark, {"name": "x", "level": "export", "scale": 1.0, "dx": "@"}),
         (TargetChoice, {"id": "formats", "options": {"a": "@"}}),
         (Limits, {"max_cycles": "@"}),
     ],
-)  # fmt: skip
+)
 def test_that_numbers_of_a_project_are_finite(model, fields):
     for number in (float("nan"), float("inf")):
         given = json.loads(json.dumps(fields).replace('"@"', json.dumps(number)))

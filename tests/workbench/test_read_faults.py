@@ -18,14 +18,7 @@ from workbench.pipeline.keys import Digests
 from workbench.project import store
 from workbench.project.project_code import Code
 from workbench.project.trust import TrustStore
-from workbench.results import (
-    ARRAYS_FILE,
-    MANIFEST_FILE,
-    ImportResult,
-    load_arrays,
-    load_result,
-    save_result,
-)
+from workbench.results import ARRAYS_FILE, MANIFEST_FILE, ImportResult, load_arrays, load_result, save_result
 from workbench.studies.documents import Blame, load_study, save_study
 from workbench.studies.sample import load_values, save_values
 
@@ -99,16 +92,23 @@ def numbers(folder):
 
 # What may be read instead of what was stored: nothing, so that it is made anew.
 KINDS = {
-    saved_project: None, trust: {}, machine: None, result: None, arrays: None, whole: False,
-    study: None, sample: {}, digests: None, remembered: None, numbers: None,
-}  # fmt: skip
+    saved_project: None,
+    trust: {},
+    machine: None,
+    result: None,
+    arrays: None,
+    whole: False,
+    study: None,
+    sample: {},
+    digests: None,
+    remembered: None,
+    numbers: None,
+}
 
 
 @pytest.mark.parametrize("how", ["short", "zeroed", "error"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_that_a_stored_file_that_is_read_with_a_fault_is_not_taken_as_whole(
-    tmp_path, monkeypatch, kind, how
-):
+def test_that_a_stored_file_that_is_read_with_a_fault_is_not_taken_as_whole(tmp_path, monkeypatch, kind, how):
     monkeypatch.setattr(disk_cache, "folder", lambda: tmp_path)
     monkeypatch.setenv("QUANTIZATION_WORKBENCH_CONFIG", str(tmp_path))
     read = kind(tmp_path)
@@ -150,9 +150,11 @@ def test_that_an_entry_that_a_power_loss_damaged_is_noticed_and_made_again(tmp_p
             data = path.read_bytes()
             path.unlink()
             changed = {
-                "empty": b"", "short": data[: len(data) // 2], "zeroed": bytes(len(data)),
+                "empty": b"",
+                "short": data[: len(data) // 2],
+                "zeroed": bytes(len(data)),
                 "other": data[:-1] + bytes([data[-1] ^ 1]),
-            }  # fmt: skip
+            }
             if damage != "lost":
                 path.write_bytes(changed[damage])
     assert not (cache.has(KEY) and cache.verify(KEY))

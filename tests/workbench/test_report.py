@@ -24,9 +24,7 @@ def text_of(html):
 
 def made(tmp_path, **fields):
     (tmp_path / "model.py").write_text("def net(): ...\n")
-    project = make_project(
-        rule("r1", "global"), rule("r2", "module_name", "<head>", "a16w8"), **fields
-    )
+    project = make_project(rule("r1", "global"), rule("r2", "module_name", "<head>", "a16w8"), **fields)
     path = tmp_path / "net.qwb"
     store.save(project, path)
     return page(project, path, Cache(tmp_path / "cache"))
@@ -104,9 +102,7 @@ def test_that_a_result_that_was_changed_on_disk_is_not_reported(tmp_path):
 
     cache, key = Cache(tmp_path / "cache"), "ab" * 32
     with cache.writing(key) as out:
-        save_result(
-            ImportResult(model_class="Net", parameters=1, parameter_bytes=4, inputs=()), out
-        )
+        save_result(ImportResult(model_class="Net", parameters=1, parameter_bytes=4, inputs=()), out)
     path = cache.folder(key) / RESULT_FILE
     assert load_result(ImportResult, cache.folder(key)).parameters == 1
     path.write_text(path.read_text().replace('"parameters": 1', '"parameters": 9'))

@@ -11,14 +11,7 @@ from workbench.pipeline.plan import plan
 from workbench.project import store
 from workbench.project.model import Rule
 from workbench.report import Point, bands, bars, gathered, memory, page, scatter
-from workbench.results import (
-    GRAPH_FILE,
-    CompilerCheck,
-    ExportedModel,
-    LiveRange,
-    TensorRange,
-    save_result,
-)
+from workbench.results import GRAPH_FILE, CompilerCheck, ExportedModel, LiveRange, TensorRange, save_result
 
 
 def shapes(svg, name, *attributes):
@@ -33,12 +26,18 @@ def test_that_bars_are_as_long_as_their_share_of_the_longest():
     drawn = bars([("a", 10.0), ("b" * 50, 5.0), ("c", -1.0)], "dB")
     # 900 wide, of which 260 are for names and 90 for values.
     assert shapes(drawn, "rect", "x", "y", "width") == [
-        ("260", "3", "550.0"), ("260", "21", "275.0"), ("260", "39", "0.0"),
-    ]  # fmt: skip
+        ("260", "3", "550.0"),
+        ("260", "21", "275.0"),
+        ("260", "39", "0.0"),
+    ]
     assert shapes(drawn, "text", "x", "y") == [
-        ("252", "13"), ("816.0", "13"), ("252", "31"), ("541.0", "31"), ("252", "49"),
+        ("252", "13"),
+        ("816.0", "13"),
+        ("252", "31"),
+        ("541.0", "31"),
+        ("252", "49"),
         ("266.0", "49"),
-    ]  # fmt: skip
+    ]
     assert 'viewBox="0 0 900 58"' in drawn
     assert f">\u2026{'b' * 39}<" in drawn
     assert f">{'b' * 40}<" in bars([("b" * 40, 1.0)], "dB")
@@ -51,11 +50,24 @@ def test_that_bars_are_as_long_as_their_share_of_the_longest():
 
 def tensor(node, low, high, p_low=None, p_high=None):
     return TensorRange(
-        origin=node, id=node, node=node, op="", module="", kind="activation", index=0,
-        minimum=low, maximum=high, p_low=low if p_low is None else p_low,
-        p_high=high if p_high is None else p_high, dtype="int8", qmin=-128, qmax=127, scale=1.0,
-        zero_point=0, observer="minmax",
-    )  # fmt: skip
+        origin=node,
+        id=node,
+        node=node,
+        op="",
+        module="",
+        kind="activation",
+        index=0,
+        minimum=low,
+        maximum=high,
+        p_low=low if p_low is None else p_low,
+        p_high=high if p_high is None else p_high,
+        dtype="int8",
+        qmin=-128,
+        qmax=127,
+        scale=1.0,
+        zero_point=0,
+        observer="minmax",
+    )
 
 
 def test_that_ranges_stand_on_one_scale_that_holds_zero():
@@ -63,9 +75,11 @@ def test_that_ranges_stand_on_one_scale_that_holds_zero():
     # 260 high with 10 above and below: 3 at 10, -1 at 250, zero at 190; 856 wide from 44 on.
     assert shapes(drawn, "line", "x1", "x2", "y1", "y2") == [("44", "900", "190.0", "190.0")]
     assert shapes(drawn, "rect", "class", "x", "y", "width", "height") == [
-        ("whole", "44.0", "10.0", "342.4", "240.0"), ("band", "44.0", "70.0", "342.4", "150.0"),
-        ("whole", "472.0", "70.0", "342.4", "60.0"), ("band", "472.0", "70.0", "342.4", "60.0"),
-    ]  # fmt: skip
+        ("whole", "44.0", "10.0", "342.4", "240.0"),
+        ("band", "44.0", "70.0", "342.4", "150.0"),
+        ("whole", "472.0", "70.0", "342.4", "60.0"),
+        ("band", "472.0", "70.0", "342.4", "60.0"),
+    ]
     assert ">3</text>" in drawn
     assert ">-1</text>" in drawn
     infinite = tensor("c", float("-inf"), float("inf"))
@@ -88,33 +102,37 @@ def test_that_ranges_stand_on_one_scale_that_holds_zero():
 
 
 def live(name, start, end, address, size):
-    return LiveRange(name=name, module="m", memory="Sram", usage="", start=start, end=end,
-                     address=address, bytes=size)  # fmt: skip
+    return LiveRange(
+        name=name, module="m", memory="Sram", usage="", start=start, end=end, address=address, bytes=size
+    )
 
 
 def test_that_tensors_lie_at_their_addresses_and_steps():
     drawn = memory([live("a", 0, 1, 0, 1024), live("b", 1, 3, 1024, 3072)])
     # 226 high for 4,096 bytes; four steps over 856.
     assert shapes(drawn, "rect", "x", "y", "width", "height") == [
-        ("44.0", "189.5", "427.5", "56.5"), ("258.0", "20.0", "641.5", "169.5"),
-    ]  # fmt: skip
+        ("44.0", "189.5", "427.5", "56.5"),
+        ("258.0", "20.0", "641.5", "169.5"),
+    ]
     assert "4.0 KiB" in drawn
     assert "4 steps" in drawn
     assert "1,024 bytes at 0x0" in drawn
     assert memory([]) == ""
-    tiny = shapes(memory([live("a", 0, 9999, 0, 1 << 20), live("b", 0, 0, 0, 1)]), "rect",
-                  "width", "height")  # fmt: skip
+    tiny = shapes(memory([live("a", 0, 9999, 0, 1 << 20), live("b", 0, 0, 0, 1)]), "rect", "width", "height")
     assert tiny[1] == ("0.5", "0.5")
 
 
 def test_that_runs_are_points_with_the_best_marked():
     drawn = scatter(
         [Point(1, 100.0, 0.5, True), Point(2, 200.0, 0.75, False), Point(3, 300.0, 1.0, True)],
-        "cycles", "top-1",
-    )  # fmt: skip
+        "cycles",
+        "top-1",
+    )
     assert shapes(drawn, "circle", "class", "cx", "cy") == [
-        ("best", "44.0", "224.0"), ("run", "450.0", "124.0"), ("best", "856.0", "24.0"),
-    ]  # fmt: skip
+        ("best", "44.0", "224.0"),
+        ("run", "450.0", "124.0"),
+        ("best", "856.0", "24.0"),
+    ]
     assert "100 to 300" in drawn
     assert "0.5 to 1" in drawn
     assert scatter([Point(1, 1.0, 1.0, True)], "a", "b") == ""
@@ -156,12 +174,11 @@ def test_that_the_report_gathers_every_result(tmp_path):
     assert found.gate.verdict == "right"
     assert (found.runs, found.points, found.emulation, found.fit) == ((), (), "", None)
     assert [(r.call, r.match, r.label, r.enabled, r.wins) for r in found.rules] == [
-        ("global", "", "a8w8", True, 5), ("module name", "head", "a16w8", True, 1),
+        ("global", "", "a8w8", True, 5),
+        ("module name", "head", "a16w8", True, 1),
         ("module name", "lost", "a16w8", False, 0),
-    ]  # fmt: skip
-    assert [(m.name, m.cycles, m.macs, m.share) for m in found.modules] == [
-        ("stem.conv", 900, 9216, 1.0)
     ]
+    assert [(m.name, m.cycles, m.macs, m.share) for m in found.modules] == [("stem.conv", 900, 9216, 1.0)]
 
 
 def test_that_costs_are_added_up_by_module_the_dearest_first(tmp_path):
@@ -174,15 +191,16 @@ def test_that_costs_are_added_up_by_module_the_dearest_first(tmp_path):
 
     reports = (
         vela.model_copy(update={"operations": (operation("a", 10, 1), operation("b", 50, 2))}),
-        vela.model_copy(update={"operations": (operation("a", 30, 4), operation("c", 10, 8)),
-                                "delegate": 1}),
-    )  # fmt: skip
+        vela.model_copy(update={"operations": (operation("a", 30, 4), operation("c", 10, 8)), "delegate": 1}),
+    )
     changed = lowered.model_copy(update={"vela": reports})
     project, path, cache = whole(tmp_path, lower=changed)
     found = gathered(project, path, cache)
     assert [(m.name, m.cycles, m.macs, m.share) for m in found.modules] == [
-        ("b", 50, 2, 0.5), ("a", 40, 5, 0.4), ("c", 10, 8, 0.1),
-    ]  # fmt: skip
+        ("b", 50, 2, 0.5),
+        ("a", 40, 5, 0.4),
+        ("c", 10, 8, 0.1),
+    ]
     html = page(project, path, cache)
     assert "delegate 1" in html
     assert html.count('class="live"') == 6
@@ -205,8 +223,9 @@ def test_that_runs_of_the_history_are_in_the_report(tmp_path):
     found = gathered(project, path, cache)
     assert [run.quality.sqnr_db for run in found.runs] == [30.0, 40.0]
     assert [(p.number, p.x, p.y, p.is_best) for p in found.points] == [
-        (1, 1000.0, 30.0, False), (2, 1000.0, 40.0, True),
-    ]  # fmt: skip
+        (1, 1000.0, 30.0, False),
+        (2, 1000.0, 40.0, True),
+    ]
     assert found.best == {2}
     assert found.accuracy_name.startswith("SQNR")
     assert set(found.lines) == {1, 2}
@@ -249,20 +268,22 @@ def test_that_drawings_have_what_was_measured(tmp_path):
     (vela,) = result_of("lower").vela
     row = vela.operations[0]
     rows = tuple(
-        row.model_copy(update={"module": f"m{n}" if n else "", "cycles": 1000 - n})
-        for n in range(41)
-    )  # fmt: skip
-    lowered = result_of("lower").model_copy(
-        update={"vela": (vela.model_copy(update={"operations": rows}),)}
+        row.model_copy(update={"module": f"m{n}" if n else "", "cycles": 1000 - n}) for n in range(41)
     )
+    lowered = result_of("lower").model_copy(update={"vela": (vela.model_copy(update={"operations": rows}),)})
     project, path, cache = whole(
-        tmp_path, lower=lowered,
+        tmp_path,
+        lower=lowered,
         calibrate=calibrated.model_copy(update={"ranges": (*calibrated.ranges, weight)}),
-        evaluate=evaluated.model_copy(update={"tensors": tuple(
-            first.model_copy(update={"tensor": name, "sqnr_db": ratio}) for name, ratio in ratios
-        )}),
+        evaluate=evaluated.model_copy(
+            update={
+                "tensors": tuple(
+                    first.model_copy(update={"tensor": name, "sqnr_db": ratio}) for name, ratio in ratios
+                )
+            }
+        ),
         verify=result_of("verify").model_copy(update={"histogram": {0: 150, 1: 7, -1: 3}}),
-    )  # fmt: skip
+    )
     html = page(project, path, cache)
     activations = [r for r in calibrated.ranges if r.kind == "activation"]
     assert html.count('class="whole"') == len(activations)
@@ -275,9 +296,15 @@ def test_that_drawings_have_what_was_measured(tmp_path):
 
 def test_that_a_model_for_another_compiler_has_no_bars_of_cycles_or_steps(tmp_path):
     exported = ExportedModel(
-        opset=17, ir_version=8, nodes=1, bytes=1, rewritten=0, products=(), commands=(),
+        opset=17,
+        ir_version=8,
+        nodes=1,
+        bytes=1,
+        rewritten=0,
+        products=(),
+        commands=(),
         check=CompilerCheck(sentence="Not checked."),
-    )  # fmt: skip
+    )
     lowered = result_of("lower").model_copy(update={"exported": exported})
     verified = result_of("verify").model_copy(update={"runtime": "X", "max_abs_error": 0.5})
     project, path, cache = whole(tmp_path, lower=lowered, verify=verified)
@@ -292,9 +319,8 @@ def test_that_a_model_for_another_compiler_has_no_bars_of_cycles_or_steps(tmp_pa
 def test_that_an_emulated_project_says_so_and_misses_less(tmp_path):
     rules = (Rule(id="r1", kind="global", config="integer-8"),)
     project = make_project().model_copy(
-        update={"target": make_project().target.model_copy(update={"id": "formats"}),
-                "rules": rules}
-    )  # fmt: skip
+        update={"target": make_project().target.model_copy(update={"id": "formats"}), "rules": rules}
+    )
     path = write_project(tmp_path / "mine")
     store.save(project, path)
     found = gathered(project, path, Cache(tmp_path / "cache"))

@@ -32,9 +32,14 @@ def ended(code, limits):
             resource.setrlimit(name, (value, value))
 
     process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=False,
-        env=interpreter.environment(), timeout=120,
-    )  # fmt: skip
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        preexec_fn=limit,
+        check=False,
+        env=interpreter.environment(),
+        timeout=120,
+    )
     return process.returncode, process.stdout + process.stderr
 
 
@@ -54,8 +59,9 @@ def test_that_without_low_limits_the_other_remedy_is_given():
 
 
 def test_that_a_command_line_without_memory_to_start_says_so():
-    code, said = ended("from workbench.__main__ import main; raise SystemExit(main())",
-                       {resource.RLIMIT_AS: 60 * MIB})  # fmt: skip
+    code, said = ended(
+        "from workbench.__main__ import main; raise SystemExit(main())", {resource.RLIMIT_AS: 60 * MIB}
+    )
     assert code == 1
     assert "ulimit -v" in said
     assert "Traceback" not in said

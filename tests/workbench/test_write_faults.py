@@ -61,11 +61,10 @@ def packaged(tmp_path):
         (folder / name).write_bytes(data)
     save_result(
         PackageResult(
-            files=tuple(files), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0,
-            planned_bytes=(),
+            files=tuple(files), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0, planned_bytes=()
         ),
         folder,
-    )  # fmt: skip
+    )
     return folder
 
 

@@ -31,9 +31,7 @@ def networks(file: str) -> list[str]:
     """Return the names of the networks in a file, without importing it."""
     tree = ast.parse((HERE / f"{file}.py").read_text(encoding="utf-8"))
     return [
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
     ]
 
 
@@ -104,16 +102,26 @@ _REPORTED: dict[str, tuple[str, str]] = {
     "pool_that_becomes_a_mean": ("8 55", f"{_EXECUTORCH}/pull/15558"),
     "softmax_in_sixteen_bits": ("16 85", f"{_EXECUTORCH}/pull/21286"),
     "norm_over_three_dimensions": ("16 85", f"{_EXECUTORCH}/pull/19242"),
-}  # fmt: skip
+}
 # Found in use, with no report known.
 _FOUND = {
-    "prelu": "8 55", "norm_alone": "8 55", "norm_behind_a_pool": "8 55", "softmax_alone": "16 55",
-    "smallest_of_a_row": "8 55", "rows_by_number": "8 55", "remainder_and_floor": "8 55",
-    "class_numbers": "8 55", "many_strides": "8 55", "expression_of_a_parameter": "8 55",
-    "positions_with_logarithms": "8 55", "random_slope": "8 55",
-    "mean_over_steps": "8 55", "norm_of_each_channel": "8 55", "logarithms_of_sums": "8 55",
+    "prelu": "8 55",
+    "norm_alone": "8 55",
+    "norm_behind_a_pool": "8 55",
+    "softmax_alone": "16 55",
+    "smallest_of_a_row": "8 55",
+    "rows_by_number": "8 55",
+    "remainder_and_floor": "8 55",
+    "class_numbers": "8 55",
+    "many_strides": "8 55",
+    "expression_of_a_parameter": "8 55",
+    "positions_with_logarithms": "8 55",
+    "random_slope": "8 55",
+    "mean_over_steps": "8 55",
+    "norm_of_each_channel": "8 55",
+    "logarithms_of_sums": "8 55",
     "rolled_windows": "8 55",
-}  # fmt: skip
+}
 
 
 def _case(network: str, on: str, link: str) -> Case:
@@ -123,7 +131,5 @@ def _case(network: str, on: str, link: str) -> Case:
 
 FAILURES = tuple(
     _case(network, on, link)
-    for network, (on, link) in (
-        *_REPORTED.items(), *((name, (on, "")) for name, on in _FOUND.items()),
-    )
-)  # fmt: skip
+    for network, (on, link) in (*_REPORTED.items(), *((name, (on, "")) for name, on in _FOUND.items()))
+)

@@ -51,12 +51,10 @@ class _SSD(nn.Module):
         maps = [self.first(x)]
         maps.append(self.second(maps[0]))
         boxes = [
-            head(m).permute(0, 2, 3, 1).reshape(1, -1, 4)
-            for head, m in zip(self.boxes, maps, strict=True)
+            head(m).permute(0, 2, 3, 1).reshape(1, -1, 4) for head, m in zip(self.boxes, maps, strict=True)
         ]
         scores = [
-            head(m).permute(0, 2, 3, 1).reshape(1, -1, 3)
-            for head, m in zip(self.classes, maps, strict=True)
+            head(m).permute(0, 2, 3, 1).reshape(1, -1, 3) for head, m in zip(self.classes, maps, strict=True)
         ]
         return torch.cat(boxes, 1), torch.softmax(torch.cat(scores, 1), -1)
 

@@ -42,11 +42,12 @@ def outcome(engine: Any, case: Case) -> dict[str, Any]:
     return {
         "outcome": told.verdict,
         "npu": executed(verified.compiled),
-        "lsb": verified.max_lsb, "db": min(decibels, default=None),
+        "lsb": verified.max_lsb,
+        "db": min(decibels, default=None),
         "delegates": lowered.delegates,
         "cpu": sum(node.cause not in {"border", "conversion"} for node in lowered.cpu_nodes),
         "corrections": sorted(row.id for row in applied if row.places),
-    }  # fmt: skip
+    }
 
 
 def executed(compiled: Any) -> str:
@@ -80,33 +81,46 @@ def pages() -> dict[str, str]:
     """Return the text of the pages, by the names of their files."""
     results = recorded()
     return {
-        "architectures.md": "\n".join(_page(
-            "Architectures", ARCHITECTURES, results,
-            "Architectures that people deploy, at small widths and with random weights, taken "
-            "from the model to the verified program. *Compiled program* compares what Vela "
-            "compiled, executed on the [functional simulator](npu-simulator.md), with its TOSA on "
-            "the reference model. Steps are the largest difference of an "
-            "output element between the integer program and the quantized model, dB the SQNR of "
-            "the quantized model against the float one, for the worst output. Random weights "
-            "say little about the quality of trained ones.",
-        )),
-        "reported-failures.md": "\n".join(_page(
-            "Reported failures", FAILURES, results,
-            "Failures of ExecuTorch's Arm backend, torchao and torch that were reported, and "
-            "some without a report, each as a small network. Steps and dB are as in "
-            "[Architectures](architectures.md).",
-        )),
-    }  # fmt: skip
+        "architectures.md": "\n".join(
+            _page(
+                "Architectures",
+                ARCHITECTURES,
+                results,
+                "Architectures that people deploy, at small widths and with random weights, taken "
+                "from the model to the verified program. *Compiled program* compares what Vela "
+                "compiled, executed on the [functional simulator](npu-simulator.md), with its TOSA on "
+                "the reference model. Steps are the largest difference of an "
+                "output element between the integer program and the quantized model, dB the SQNR of "
+                "the quantized model against the float one, for the worst output. Random weights "
+                "say little about the quality of trained ones.",
+            )
+        ),
+        "reported-failures.md": "\n".join(
+            _page(
+                "Reported failures",
+                FAILURES,
+                results,
+                "Failures of ExecuTorch's Arm backend, torchao and torch that were reported, and "
+                "some without a report, each as a small network. Steps and dB are as in "
+                "[Architectures](architectures.md).",
+            )
+        ),
+    }
 
 
-def _page(
-    title: str, cases: Sequence[Case], results: dict[str, dict[str, Any]], about: str
-) -> Iterator[str]:
+def _page(title: str, cases: Sequence[Case], results: dict[str, dict[str, Any]], about: str) -> Iterator[str]:
     yield from (f"# {title}", "", _NOTE, about, "")
     header = (
-        "network", "config, device", "result", "compiled program", "steps", "dB", "NPU parts",
-        "on the CPU", "corrections",
-    )  # fmt: skip
+        "network",
+        "config, device",
+        "result",
+        "compiled program",
+        "steps",
+        "dB",
+        "NPU parts",
+        "on the CPU",
+        "corrections",
+    )
     yield f"| {' | '.join(header)} |"
     yield f"|{'---|' * len(header)}"
     for case in cases:

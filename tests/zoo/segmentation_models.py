@@ -95,11 +95,7 @@ class _ResidualUNet(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.third = (
-            block(3, 8),
-            block(8, 16, 3, 2),
-            block(16, 24, 3, 2),
-        )
+        self.first, self.second, self.third = (block(3, 8), block(8, 16, 3, 2), block(16, 24, 3, 2))
         self.up2, self.up1 = _transposed(24, 16), _transposed(16, 8)
         self.last = nn.Conv2d(8, 2, 3, padding=1)
 
@@ -121,10 +117,7 @@ class _Atrous(nn.Module):
         super().__init__()
         self.stem = block(3, 16, 3, 2)
         self.parts = nn.ModuleList(
-            [
-                nn.Sequential(nn.Conv2d(16, 8, 3, padding=d, dilation=d), nn.ReLU())
-                for d in (1, 2, 4)
-            ]
+            [nn.Sequential(nn.Conv2d(16, 8, 3, padding=d, dilation=d), nn.ReLU()) for d in (1, 2, 4)]
         )
         self.pool, self.last = nn.Conv2d(16, 8, 1), nn.Conv2d(32, 4, 1)
 

@@ -83,9 +83,14 @@ class _CRNN(nn.Module):
     def __init__(self):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d((2, 2)),
-        )  # fmt: skip
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d((2, 2)),
+        )
         self.rnn, self.fc = nn.LSTM(32, 8, bidirectional=True, batch_first=True), nn.Linear(16, 11)
 
     def forward(self, x):
@@ -105,9 +110,13 @@ class _Separable(nn.Module):
         layers = [nn.Conv2d(1, 16, (10, 4), 2, (5, 1)), nn.BatchNorm2d(16), nn.ReLU()]
         for _ in range(2):
             layers += [
-                nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.BatchNorm2d(16), nn.ReLU(),
-                nn.Conv2d(16, 16, 1), nn.BatchNorm2d(16), nn.ReLU(),
-            ]  # fmt: skip
+                nn.Conv2d(16, 16, 3, padding=1, groups=16),
+                nn.BatchNorm2d(16),
+                nn.ReLU(),
+                nn.Conv2d(16, 16, 1),
+                nn.BatchNorm2d(16),
+                nn.ReLU(),
+            ]
         self.body, self.fc = nn.Sequential(*layers), nn.Linear(16, 12)
 
     def forward(self, x):
@@ -125,10 +134,7 @@ class _Causal(nn.Module):
     def __init__(self, dilation):
         super().__init__()
         self.pad = nn.ConstantPad1d((dilation, 0), 0.0)
-        self.a, self.b = (
-            nn.Conv1d(8, 8, 2, dilation=dilation),
-            nn.Conv1d(8, 8, 2, dilation=dilation),
-        )
+        self.a, self.b = (nn.Conv1d(8, 8, 2, dilation=dilation), nn.Conv1d(8, 8, 2, dilation=dilation))
         self.skip, self.out = nn.Conv1d(8, 8, 1), nn.Conv1d(8, 8, 1)
 
     def forward(self, x):
@@ -175,11 +181,7 @@ class _Temporal(nn.Module):
 def tcn():
     return _made(
         lambda: nn.Sequential(
-            _Temporal(6, 8, 1),
-            _Temporal(8, 8, 2),
-            nn.AdaptiveAvgPool1d(1),
-            nn.Flatten(),
-            nn.Linear(8, 6),
+            _Temporal(6, 8, 1), _Temporal(8, 8, 2), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(8, 6)
         ),
         (1, 6, 32),
     )
@@ -192,10 +194,14 @@ class _TasNet(nn.Module):
         super().__init__()
         self.encoder, self.norm = nn.Conv1d(1, 16, 8, 4, bias=False), nn.GroupNorm(1, 16)
         self.inner = nn.Sequential(
-            nn.Conv1d(16, 16, 1), nn.PReLU(), nn.GroupNorm(1, 16),
-            nn.Conv1d(16, 16, 3, padding=2, dilation=2, groups=16), nn.PReLU(), nn.GroupNorm(1, 16),
+            nn.Conv1d(16, 16, 1),
+            nn.PReLU(),
+            nn.GroupNorm(1, 16),
+            nn.Conv1d(16, 16, 3, padding=2, dilation=2, groups=16),
+            nn.PReLU(),
+            nn.GroupNorm(1, 16),
             nn.Conv1d(16, 32, 1),
-        )  # fmt: skip
+        )
         self.back = nn.ConvTranspose1d(16, 1, 8, 4, bias=False)
 
     def forward(self, x):
@@ -212,9 +218,12 @@ class _Residual1d(nn.Module):
     def __init__(self, before, after, stride):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv1d(before, after, 7, stride, 3), nn.BatchNorm1d(after), nn.ReLU(),
-            nn.Conv1d(after, after, 7, 1, 3), nn.BatchNorm1d(after),
-        )  # fmt: skip
+            nn.Conv1d(before, after, 7, stride, 3),
+            nn.BatchNorm1d(after),
+            nn.ReLU(),
+            nn.Conv1d(after, after, 7, 1, 3),
+            nn.BatchNorm1d(after),
+        )
         self.skip = nn.Conv1d(before, after, 1, stride)
 
     def forward(self, x):
@@ -224,11 +233,14 @@ class _Residual1d(nn.Module):
 def ecg_resnet():
     return _made(
         lambda: nn.Sequential(
-            _Residual1d(1, 8, 2), _Residual1d(8, 16, 2), nn.AdaptiveAvgPool1d(1), nn.Flatten(),
+            _Residual1d(1, 8, 2),
+            _Residual1d(8, 16, 2),
+            nn.AdaptiveAvgPool1d(1),
+            nn.Flatten(),
             nn.Linear(16, 5),
         ),
         (1, 1, 64),
-    )  # fmt: skip
+    )
 
 
 class _UNet1d(nn.Module):
@@ -238,9 +250,7 @@ class _UNet1d(nn.Module):
         super().__init__()
         self.down = nn.ModuleList([nn.Conv1d(1, 8, 8, 4, 2), nn.Conv1d(8, 16, 8, 4, 2)])
         self.gate = nn.ModuleList([nn.Conv1d(8, 16, 1), nn.Conv1d(16, 32, 1)])
-        self.up = nn.ModuleList(
-            [nn.ConvTranspose1d(16, 8, 8, 4, 2), nn.ConvTranspose1d(16, 1, 8, 4, 2)]
-        )
+        self.up = nn.ModuleList([nn.ConvTranspose1d(16, 8, 8, 4, 2), nn.ConvTranspose1d(16, 1, 8, 4, 2)])
 
     def forward(self, x):
         skips = []

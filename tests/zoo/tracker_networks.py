@@ -43,8 +43,12 @@ def hardtanh_and_cat():
 
 
 def relu_in_place():
-    return _of(lambda m, x: m.act(m.a(x)), _IMAGE, a=_conv(3, 8, 7, 2, 3, bias=False),
-               act=lambda: nn.ReLU(inplace=True))  # fmt: skip
+    return _of(
+        lambda m, x: m.act(m.a(x)),
+        _IMAGE,
+        a=_conv(3, 8, 7, 2, 3, bias=False),
+        act=lambda: nn.ReLU(inplace=True),
+    )
 
 
 def permute_and_reshape_to_five():
@@ -56,8 +60,7 @@ def permute_and_reshape_to_five():
 
 
 def nearest_upsample():
-    return _of(lambda m, x: functional.interpolate(m.a(x), scale_factor=2.0), _IMAGE,
-               a=_conv(3, 8, 3))  # fmt: skip
+    return _of(lambda m, x: functional.interpolate(m.a(x), scale_factor=2.0), _IMAGE, a=_conv(3, 8, 3))
 
 
 def transposed_with_stride_three():
@@ -69,9 +72,7 @@ def transposed_with_dilation():
 
 
 def transposed_in_groups():
-    return _of(
-        lambda m, x: m.a(x), (1, 4, 6, 6), a=lambda: nn.ConvTranspose2d(4, 4, 2, 2, groups=4)
-    )
+    return _of(lambda m, x: m.a(x), (1, 4, 6, 6), a=lambda: nn.ConvTranspose2d(4, 4, 2, 2, groups=4))
 
 
 def weights_used_twice():
@@ -133,8 +134,9 @@ def linear_behind_recurrence():
     def run(m, x):
         return m.a(m.rnn(x)[0])
 
-    return _of(run, (1, 3, 8), a=_linear(12, 5),
-               rnn=lambda: nn.LSTM(8, 6, bidirectional=True, batch_first=True))  # fmt: skip
+    return _of(
+        run, (1, 3, 8), a=_linear(12, 5), rnn=lambda: nn.LSTM(8, 6, bidirectional=True, batch_first=True)
+    )
 
 
 def boxes_of_yolo():
@@ -192,8 +194,7 @@ def rows_by_number():
 
 
 def remainder_and_floor():
-    return _of(lambda m, x: torch.floor(m.a(x)) + torch.remainder(m.a(x), 0.5), _ROWS,
-               a=_linear(8, 8))  # fmt: skip
+    return _of(lambda m, x: torch.floor(m.a(x)) + torch.remainder(m.a(x), 0.5), _ROWS, a=_linear(8, 8))
 
 
 def modulo_of_the_rank():
@@ -204,13 +205,20 @@ def convolution_with_two_norms():
     def run(m, x, y):
         return m.n(m.a(x)) + m.o(m.a(y))
 
-    return _of(run, _IMAGE, _IMAGE, a=_conv(3, 4, 3, bias=False), n=lambda: nn.BatchNorm2d(4),
-               o=lambda: nn.BatchNorm2d(4))  # fmt: skip
+    return _of(
+        run,
+        _IMAGE,
+        _IMAGE,
+        a=_conv(3, 4, 3, bias=False),
+        n=lambda: nn.BatchNorm2d(4),
+        o=lambda: nn.BatchNorm2d(4),
+    )
 
 
 def linear_with_norm():
-    return _of(lambda m, x: functional.relu(m.n(m.a(x))), (1, 8), a=_linear(8, 12),
-               n=lambda: nn.BatchNorm1d(12))  # fmt: skip
+    return _of(
+        lambda m, x: functional.relu(m.n(m.a(x))), (1, 8), a=_linear(8, 12), n=lambda: nn.BatchNorm1d(12)
+    )
 
 
 def gated_by_attention_of_convolutions():
@@ -218,14 +226,23 @@ def gated_by_attention_of_convolutions():
         x = functional.gelu(m.n(m.a(x)))
         return x * m.c(m.b(x))
 
-    return _of(run, _IMAGE, a=_conv(3, 8, 1), n=lambda: nn.BatchNorm2d(8),
-               b=_conv(8, 8, 5, padding=2, groups=8), c=_conv(8, 8, 1))  # fmt: skip
+    return _of(
+        run,
+        _IMAGE,
+        a=_conv(3, 8, 1),
+        n=lambda: nn.BatchNorm2d(8),
+        b=_conv(8, 8, 5, padding=2, groups=8),
+        c=_conv(8, 8, 1),
+    )
 
 
 def padding_by_name():
-    return _of(lambda m, x: functional.relu(m.n(m.a(x))), _IMAGE,
-               a=_conv(3, 8, 3, padding="same", bias=False),
-               n=lambda: nn.BatchNorm2d(8))  # fmt: skip
+    return _of(
+        lambda m, x: functional.relu(m.n(m.a(x))),
+        _IMAGE,
+        a=_conv(3, 8, 3, padding="same", bias=False),
+        n=lambda: nn.BatchNorm2d(8),
+    )
 
 
 def mask_of_the_least_float():
@@ -261,8 +278,12 @@ def class_numbers():
 
 
 def whole_image_pool():
-    return _of(lambda m, x: m.b(functional.adaptive_avg_pool2d(m.a(x), 1).flatten(1)), _IMAGE,
-               a=_conv(3, 8, 3), b=_linear(8, 4))  # fmt: skip
+    return _of(
+        lambda m, x: m.b(functional.adaptive_avg_pool2d(m.a(x), 1).flatten(1)),
+        _IMAGE,
+        a=_conv(3, 8, 3),
+        b=_linear(8, 4),
+    )
 
 
 def many_strides():
@@ -309,8 +330,9 @@ def faces():
 
 
 def expression_of_a_parameter():
-    return _of(lambda m, x: m.a(x) * (1.0 + m.w), _ROWS, a=_linear(8, 8),
-               w=lambda: nn.Parameter(torch.randn(8)))  # fmt: skip
+    return _of(
+        lambda m, x: m.a(x) * (1.0 + m.w), _ROWS, a=_linear(8, 8), w=lambda: nn.Parameter(torch.randn(8))
+    )
 
 
 def group_norm_without_factors():
@@ -318,13 +340,18 @@ def group_norm_without_factors():
 
 
 def group_norm_behind_convolution():
-    return _of(lambda m, x: functional.silu(m.n(m.a(x))), _IMAGE, a=_conv(3, 8, 3),
-               n=lambda: nn.GroupNorm(4, 8))  # fmt: skip
+    return _of(
+        lambda m, x: functional.silu(m.n(m.a(x))), _IMAGE, a=_conv(3, 8, 3), n=lambda: nn.GroupNorm(4, 8)
+    )
 
 
 def norm_of_the_present_batch():
-    return _of(lambda m, x: functional.relu(m.n(m.a(x))), _IMAGE, a=_conv(3, 8, 3),
-               n=lambda: nn.BatchNorm2d(8, track_running_stats=False))  # fmt: skip
+    return _of(
+        lambda m, x: functional.relu(m.n(m.a(x))),
+        _IMAGE,
+        a=_conv(3, 8, 3),
+        n=lambda: nn.BatchNorm2d(8, track_running_stats=False),
+    )
 
 
 def joined_with_itself():
@@ -336,18 +363,19 @@ def joined_with_itself():
 
 
 def joined_by_another_name():
-    return _of(lambda m, x: torch.concat([m.a(x), m.b(x)], 1), _IMAGE, a=_conv(3, 4, 3),
-               b=_conv(3, 4, 3))  # fmt: skip
+    return _of(lambda m, x: torch.concat([m.a(x), m.b(x)], 1), _IMAGE, a=_conv(3, 4, 3), b=_conv(3, 4, 3))
 
 
 def recurrence_alone():
-    return _of(lambda m, x: m.rnn(x)[0], (1, 4, 6),
-               rnn=lambda: nn.GRU(6, 8, batch_first=True))  # fmt: skip
+    return _of(lambda m, x: m.rnn(x)[0], (1, 4, 6), rnn=lambda: nn.GRU(6, 8, batch_first=True))
 
 
 def even_kernel_and_same_size():
-    return _of(lambda m, x: functional.relu(m.a(x.reshape(1, 1, 64, 1))), (1, 64),
-               a=_conv(1, 8, (32, 1), padding="same"))  # fmt: skip
+    return _of(
+        lambda m, x: functional.relu(m.a(x.reshape(1, 1, 64, 1))),
+        (1, 64),
+        a=_conv(1, 8, (32, 1), padding="same"),
+    )
 
 
 def block_of_a_vision_transformer():
@@ -355,14 +383,24 @@ def block_of_a_vision_transformer():
         x = x + m.o(m.h(m.n(x), m.n(x), m.n(x), need_weights=False)[0])
         return x + m.b(functional.gelu(m.a(m.p(x))))
 
-    return _of(run, (1, 5, 16), n=lambda: nn.LayerNorm(16), p=lambda: nn.LayerNorm(16),
-               h=lambda: nn.MultiheadAttention(16, 2, batch_first=True), o=_linear(16, 16),
-               a=_linear(16, 32), b=_linear(32, 16))  # fmt: skip
+    return _of(
+        run,
+        (1, 5, 16),
+        n=lambda: nn.LayerNorm(16),
+        p=lambda: nn.LayerNorm(16),
+        h=lambda: nn.MultiheadAttention(16, 2, batch_first=True),
+        o=_linear(16, 16),
+        a=_linear(16, 32),
+        b=_linear(32, 16),
+    )
 
 
 def attention_with_guards():
-    return _of(lambda m, x: m.h(x, x, x, need_weights=False)[0].mean(1), (1, 5, 16),
-               h=lambda: nn.MultiheadAttention(16, 2, batch_first=True))  # fmt: skip
+    return _of(
+        lambda m, x: m.h(x, x, x, need_weights=False)[0].mean(1),
+        (1, 5, 16),
+        h=lambda: nn.MultiheadAttention(16, 2, batch_first=True),
+    )
 
 
 def cumulative_sum():
@@ -420,8 +458,12 @@ def mean_over_a_wide_image():
 
 
 def pool_that_becomes_a_mean():
-    return _of(lambda m, x: m.b(functional.avg_pool2d(m.a(x), 6).flatten(1)), _IMAGE,
-               a=_conv(3, 8, 3), b=_linear(8, 4))  # fmt: skip
+    return _of(
+        lambda m, x: m.b(functional.avg_pool2d(m.a(x), 6).flatten(1)),
+        _IMAGE,
+        a=_conv(3, 8, 3),
+        b=_linear(8, 4),
+    )
 
 
 def softmax_in_sixteen_bits():
@@ -429,8 +471,7 @@ def softmax_in_sixteen_bits():
 
 
 def norm_over_three_dimensions():
-    return _of(lambda m, x: m.n(m.a(x)), _IMAGE, a=_conv(3, 8, 3),
-               n=lambda: nn.LayerNorm((8, 6, 6)))  # fmt: skip
+    return _of(lambda m, x: m.n(m.a(x)), _IMAGE, a=_conv(3, 8, 3), n=lambda: nn.LayerNorm((8, 6, 6)))
 
 
 def positions_with_logarithms():
@@ -449,13 +490,19 @@ def random_slope():
 
 
 def mean_over_steps():
-    return _of(lambda m, x: m.b(m.p(m.a(x)).flatten(1)), (1, 3, 20), a=lambda: nn.Conv1d(3, 8, 3),
-               p=lambda: nn.AdaptiveAvgPool1d(1), b=_linear(8, 4))  # fmt: skip
+    return _of(
+        lambda m, x: m.b(m.p(m.a(x)).flatten(1)),
+        (1, 3, 20),
+        a=lambda: nn.Conv1d(3, 8, 3),
+        p=lambda: nn.AdaptiveAvgPool1d(1),
+        b=_linear(8, 4),
+    )
 
 
 def norm_of_each_channel():
-    return _of(lambda m, x: m.n(m.a(x)), _IMAGE, a=_conv(3, 8, 3),
-               n=lambda: nn.InstanceNorm2d(8, affine=True))  # fmt: skip
+    return _of(
+        lambda m, x: m.n(m.a(x)), _IMAGE, a=_conv(3, 8, 3), n=lambda: nn.InstanceNorm2d(8, affine=True)
+    )
 
 
 def logarithms_of_sums():
@@ -466,5 +513,6 @@ def logarithms_of_sums():
 
 
 def rolled_windows():
-    return _of(lambda m, x: m.b(torch.roll(m.a(x), (1, -1), (2, 3))), _IMAGE, a=_conv(3, 8, 3),
-               b=_conv(8, 4, 3))  # fmt: skip
+    return _of(
+        lambda m, x: m.b(torch.roll(m.a(x), (1, -1), (2, 3))), _IMAGE, a=_conv(3, 8, 3), b=_conv(8, 4, 3)
+    )

@@ -4,9 +4,7 @@ import torch
 import transformers as hf
 from torch import nn
 
-_NARROW = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
-}  # fmt: skip
+_NARROW = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 
 
 def _text(model):
@@ -38,24 +36,26 @@ def distilbert():
 
 def mobilebert():
     config = hf.MobileBertConfig(
-        vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=32, embedding_size=16, true_hidden_size=16, max_position_embeddings=32,
+        vocab_size=100,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=32,
+        embedding_size=16,
+        true_hidden_size=16,
+        max_position_embeddings=32,
         intra_bottleneck_size=16,
-    )  # fmt: skip
+    )
     return _text(lambda: hf.MobileBertForSequenceClassification(config))
 
 
 def albert():
-    config = hf.AlbertConfig(
-        vocab_size=100, embedding_size=16, max_position_embeddings=32, **_NARROW
-    )
+    config = hf.AlbertConfig(vocab_size=100, embedding_size=16, max_position_embeddings=32, **_NARROW)
     return _text(lambda: hf.AlbertForSequenceClassification(config))
 
 
 def electra():
-    config = hf.ElectraConfig(
-        vocab_size=100, embedding_size=16, max_position_embeddings=32, **_NARROW
-    )
+    config = hf.ElectraConfig(vocab_size=100, embedding_size=16, max_position_embeddings=32, **_NARROW)
     return _text(lambda: hf.ElectraForTokenClassification(config))
 
 
@@ -66,48 +66,62 @@ def roberta():
 
 def deberta():
     config = hf.DebertaV2Config(
-        vocab_size=100, max_position_embeddings=32, relative_attention=True,
-        pos_att_type=["p2c", "c2p"], **_NARROW,
-    )  # fmt: skip
+        vocab_size=100,
+        max_position_embeddings=32,
+        relative_attention=True,
+        pos_att_type=["p2c", "c2p"],
+        **_NARROW,
+    )
     return _text(lambda: hf.DebertaV2ForSequenceClassification(config))
 
 
 def gpt2():
-    config = hf.GPT2Config(
-        vocab_size=100, n_embd=32, n_layer=2, n_head=4, n_positions=32, use_cache=False
-    )
+    config = hf.GPT2Config(vocab_size=100, n_embd=32, n_layer=2, n_head=4, n_positions=32, use_cache=False)
     return _text(lambda: hf.GPT2LMHeadModel(config))
 
 
 def llama():
     config = hf.LlamaConfig(
-        vocab_size=100, num_key_value_heads=2, max_position_embeddings=32, use_cache=False,
-        **_NARROW,
-    )  # fmt: skip
+        vocab_size=100, num_key_value_heads=2, max_position_embeddings=32, use_cache=False, **_NARROW
+    )
     return _text(lambda: hf.LlamaForCausalLM(config))
 
 
 def qwen3():
     config = hf.Qwen3Config(
-        vocab_size=100, num_key_value_heads=2, head_dim=8, max_position_embeddings=32,
-        use_cache=False, **_NARROW,
-    )  # fmt: skip
+        vocab_size=100,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=32,
+        use_cache=False,
+        **_NARROW,
+    )
     return _text(lambda: hf.Qwen3ForCausalLM(config))
 
 
 def gemma():
     config = hf.GemmaConfig(
-        vocab_size=100, num_key_value_heads=1, head_dim=8, max_position_embeddings=32,
-        use_cache=False, **_NARROW,
-    )  # fmt: skip
+        vocab_size=100,
+        num_key_value_heads=1,
+        head_dim=8,
+        max_position_embeddings=32,
+        use_cache=False,
+        **_NARROW,
+    )
     return _text(lambda: hf.GemmaForCausalLM(config))
 
 
 def opt():
     config = hf.OPTConfig(
-        vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=64,
-        max_position_embeddings=32, word_embed_proj_dim=32, use_cache=False,
-    )  # fmt: skip
+        vocab_size=100,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=64,
+        max_position_embeddings=32,
+        word_embed_proj_dim=32,
+        use_cache=False,
+    )
     return _text(lambda: hf.OPTForCausalLM(config))
 
 
@@ -129,19 +143,24 @@ class _Translating(nn.Module):
 
 def bart():
     config = hf.BartConfig(
-        vocab_size=100, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64,
+        vocab_size=100,
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
         max_position_embeddings=32,
-    )  # fmt: skip
+    )
     model, tokens = _text(lambda: _Translating(hf.BartForConditionalGeneration(config)))
     return model, (*tokens, torch.randint(2, 90, (1, 6)))
 
 
 def t5():
     config = hf.T5Config(
-        vocab_size=100, d_model=32, d_kv=8, d_ff=64, num_layers=1, num_decoder_layers=1,
-        num_heads=4,
-    )  # fmt: skip
+        vocab_size=100, d_model=32, d_kv=8, d_ff=64, num_layers=1, num_decoder_layers=1, num_heads=4
+    )
     model, tokens = _text(lambda: _Translating(hf.T5ForConditionalGeneration(config)))
     return model, (*tokens, torch.randint(2, 90, (1, 6)))
 
@@ -163,10 +182,17 @@ def dinov2():
 
 def segformer():
     config = hf.SegformerConfig(
-        num_encoder_blocks=2, depths=[1, 1], sr_ratios=[4, 2], hidden_sizes=[16, 32],
-        patch_sizes=[7, 3], strides=[4, 2], num_attention_heads=[1, 2], mlp_ratios=[2, 2],
-        decoder_hidden_size=16, num_labels=4,
-    )  # fmt: skip
+        num_encoder_blocks=2,
+        depths=[1, 1],
+        sr_ratios=[4, 2],
+        hidden_sizes=[16, 32],
+        patch_sizes=[7, 3],
+        strides=[4, 2],
+        num_attention_heads=[1, 2],
+        mlp_ratios=[2, 2],
+        decoder_hidden_size=16,
+        num_labels=4,
+    )
     return _image(lambda: hf.SegformerForSemanticSegmentation(config))
 
 
@@ -179,9 +205,14 @@ def yolos():
 
 def swin():
     config = hf.SwinConfig(
-        image_size=32, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4,
+        image_size=32,
+        patch_size=4,
+        embed_dim=16,
+        depths=[2, 2],
+        num_heads=[2, 4],
+        window_size=4,
         num_labels=10,
-    )  # fmt: skip
+    )
     return _image(lambda: hf.SwinForImageClassification(config))
 
 
@@ -192,9 +223,12 @@ def convnextv2():
 
 def mobilevit():
     config = hf.MobileViTConfig(
-        image_size=32, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 16, 24, 32, 40],
-        num_attention_heads=4, num_labels=10,
-    )  # fmt: skip
+        image_size=32,
+        hidden_sizes=[16, 24, 32],
+        neck_hidden_sizes=[8, 8, 16, 16, 24, 32, 40],
+        num_attention_heads=4,
+        num_labels=10,
+    )
     return _image(lambda: hf.MobileViTForImageClassification(config), 64)
 
 
@@ -205,30 +239,50 @@ def clip_vision():
 
 def whisper_encoder():
     config = hf.WhisperConfig(
-        d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64,
-        decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=64, num_mel_bins=16,
-        max_source_positions=16, vocab_size=100, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        d_model=32,
+        encoder_layers=2,
+        encoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_layers=1,
+        decoder_attention_heads=4,
+        decoder_ffn_dim=64,
+        num_mel_bins=16,
+        max_source_positions=16,
+        vocab_size=100,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
         decoder_start_token_id=1,
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     return hf.WhisperModel(config).encoder.eval(), (torch.randn(1, 16, 32),)
 
 
 def wav2vec2():
     config = hf.Wav2Vec2Config(
-        vocab_size=20, conv_dim=(16, 16), conv_stride=(5, 4), conv_kernel=(10, 4),
-        num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2, num_feat_extract_layers=2,
+        vocab_size=20,
+        conv_dim=(16, 16),
+        conv_stride=(5, 4),
+        conv_kernel=(10, 4),
+        num_conv_pos_embeddings=4,
+        num_conv_pos_embedding_groups=2,
+        num_feat_extract_layers=2,
         **_NARROW,
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     return hf.Wav2Vec2ForCTC(config).eval(), (torch.randn(1, 400),)
 
 
 def spectrogram_transformer():
     config = hf.ASTConfig(
-        patch_size=8, num_mel_bins=16, max_length=32, frequency_stride=8, time_stride=8,
-        num_labels=10, **_NARROW,
-    )  # fmt: skip
+        patch_size=8,
+        num_mel_bins=16,
+        max_length=32,
+        frequency_stride=8,
+        time_stride=8,
+        num_labels=10,
+        **_NARROW,
+    )
     model, _ = _image(lambda: hf.ASTForAudioClassification(config))
     return model, (torch.randn(1, 32, 16),)
 
@@ -246,8 +300,16 @@ class _Forecasting(nn.Module):
 
 def patch_tst():
     config = hf.PatchTSTConfig(
-        num_input_channels=2, context_length=32, patch_length=8, patch_stride=8, d_model=32,
-        num_hidden_layers=2, num_attention_heads=4, ffn_dim=64, prediction_length=8, scaling=None,
-    )  # fmt: skip
+        num_input_channels=2,
+        context_length=32,
+        patch_length=8,
+        patch_stride=8,
+        d_model=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=64,
+        prediction_length=8,
+        scaling=None,
+    )
     torch.manual_seed(0)
     return _Forecasting(config).eval(), (torch.randn(1, 32, 2),)

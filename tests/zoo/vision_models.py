@@ -119,9 +119,7 @@ class _Bottleneck(nn.Module):
             nn.Conv2d(inner, after, 1, bias=False),
             nn.BatchNorm2d(after),
         )
-        self.skip = nn.Sequential(
-            nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after)
-        )
+        self.skip = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
 
     def forward(self, x):
         return functional.relu(self.body(x) + self.skip(x))
@@ -130,11 +128,16 @@ class _Bottleneck(nn.Module):
 def resnext():
     return made(
         lambda: nn.Sequential(
-            block(3, 16, 7, 2), nn.MaxPool2d(3, 2, 1), _Bottleneck(16, 16, 32, 1, 4),
-            _Bottleneck(32, 16, 48, 2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(48, 10),
+            block(3, 16, 7, 2),
+            nn.MaxPool2d(3, 2, 1),
+            _Bottleneck(16, 16, 32, 1, 4),
+            _Bottleneck(32, 16, 48, 2, 4),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(48, 10),
         ),
         (1, 3, 32, 32),
-    )  # fmt: skip
+    )
 
 
 class _Shuffle(nn.Module):
@@ -158,11 +161,15 @@ class _Shuffle(nn.Module):
 def shufflenet():
     return made(
         lambda: nn.Sequential(
-            block(3, 16, 3, 2), _Shuffle(16), _Shuffle(16), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+            block(3, 16, 3, 2),
+            _Shuffle(16),
+            _Shuffle(16),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
             nn.Linear(16, 10),
         ),
         (1, 3, 32, 32),
-    )  # fmt: skip
+    )
 
 
 class _Next(nn.Module):
@@ -172,10 +179,7 @@ class _Next(nn.Module):
         super().__init__()
         self.each = nn.Conv2d(channels, channels, 7, padding=3, groups=channels)
         self.norm = nn.LayerNorm(channels)
-        self.wide, self.narrow = (
-            nn.Linear(channels, 2 * channels),
-            nn.Linear(2 * channels, channels),
-        )
+        self.wide, self.narrow = (nn.Linear(channels, 2 * channels), nn.Linear(2 * channels, channels))
         self.scale = nn.Parameter(torch.full((channels,), scale))
         self.response = nn.Parameter(torch.rand(2 * channels)) if response else None
 
@@ -268,8 +272,7 @@ def _norm(build):
 
 def norm_batch_alone():
     return made(
-        lambda: nn.Sequential(nn.ReLU(), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 4, 3)),
-        (1, 3, 16, 16),
+        lambda: nn.Sequential(nn.ReLU(), nn.BatchNorm2d(3), nn.ReLU(), nn.Conv2d(3, 4, 3)), (1, 3, 16, 16)
     )
 
 
@@ -336,11 +339,7 @@ class _Siamese(nn.Module):
     def __init__(self):
         super().__init__()
         self.body = nn.Sequential(
-            block(3, 8, 3, 2),
-            block(8, 16, 3, 2),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(16, 8),
+            block(3, 8, 3, 2), block(8, 16, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 8)
         )
 
     def forward(self, a, b):
@@ -380,9 +379,7 @@ class _Variational(nn.Module):
         super().__init__()
         self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 24), nn.ELU())
         self.mean, self.spread = nn.Linear(24, 6), nn.Linear(24, 6)
-        self.back = nn.Sequential(
-            nn.Linear(6, 24), nn.LeakyReLU(0.1), nn.Linear(24, 64), nn.Sigmoid()
-        )
+        self.back = nn.Sequential(nn.Linear(6, 24), nn.LeakyReLU(0.1), nn.Linear(24, 64), nn.Sigmoid())
 
     def forward(self, x):
         code = self.encoder(x)

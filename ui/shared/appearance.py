@@ -12,8 +12,16 @@ from PySide6.QtWidgets import QApplication
 from ui.shared.theme import DARK, ICONS, STYLESHEET, THEMES, Theme
 
 FONT_PX = 13
-_FAMILIES = ("Inter", "Segoe UI", "SF Pro Text", "Cantarell", "Ubuntu", "Noto Sans",
-             "Liberation Sans", "DejaVu Sans")  # fmt: skip
+_FAMILIES = (
+    "Inter",
+    "Segoe UI",
+    "SF Pro Text",
+    "Cantarell",
+    "Ubuntu",
+    "Noto Sans",
+    "Liberation Sans",
+    "DejaVu Sans",
+)
 
 
 class Appearance(QObject):
@@ -75,13 +83,23 @@ def palette_of(theme: Theme) -> QPalette:
     palette = QPalette()
     role = QPalette.ColorRole
     for which, colour in (
-        (role.Window, theme.background), (role.WindowText, theme.text), (role.Base, theme.surface),
-        (role.AlternateBase, theme.raised), (role.Text, theme.text), (role.Button, theme.raised),
-        (role.ButtonText, theme.text), (role.BrightText, theme.bad), (role.Link, theme.accent),
-        (role.Highlight, theme.accent), (role.HighlightedText, theme.accent_text),
-        (role.ToolTipBase, theme.raised), (role.ToolTipText, theme.text),
-        (role.PlaceholderText, theme.muted), (role.Mid, theme.border), (role.Dark, theme.border),
-    ):  # fmt: skip
+        (role.Window, theme.background),
+        (role.WindowText, theme.text),
+        (role.Base, theme.surface),
+        (role.AlternateBase, theme.raised),
+        (role.Text, theme.text),
+        (role.Button, theme.raised),
+        (role.ButtonText, theme.text),
+        (role.BrightText, theme.bad),
+        (role.Link, theme.accent),
+        (role.Highlight, theme.accent),
+        (role.HighlightedText, theme.accent_text),
+        (role.ToolTipBase, theme.raised),
+        (role.ToolTipText, theme.text),
+        (role.PlaceholderText, theme.muted),
+        (role.Mid, theme.border),
+        (role.Dark, theme.border),
+    ):
         palette.setColor(which, QColor(colour))
     for which in (role.WindowText, role.Text, role.ButtonText):
         palette.setColor(QPalette.ColorGroup.Disabled, which, QColor(theme.muted))
@@ -94,7 +112,5 @@ def _mixed(front: str, back: str, share: float) -> str:
     def part(above: int, below: int) -> int:
         return round(above * share + below * (1 - share))
 
-    mixed = QColor(
-        part(one.red(), two.red()), part(one.green(), two.green()), part(one.blue(), two.blue())
-    )
+    mixed = QColor(part(one.red(), two.red()), part(one.green(), two.green()), part(one.blue(), two.blue()))
     return mixed.name()

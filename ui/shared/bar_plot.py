@@ -33,18 +33,15 @@ class BarPlot(Chart):
     bars_chosen = Signal(object)
 
     def __init__(
-        self, name: str, bottom: str, left: str, describe: Callable[[int], str],
-        parent: QWidget | None = None,
-    ) -> None:  # fmt: skip
+        self, name: str, bottom: str, left: str, describe: Callable[[int], str], parent: QWidget | None = None
+    ) -> None:
         super().__init__(name, bottom, left, parent)
         self.count_along_x()
         self.names: tuple[str, ...] = ()
         self.heights = np.zeros(0)
         self._describe = describe
         self._picked: frozenset[int] = frozenset()
-        self._bars, self._marked = (
-            pg.BarGraphItem(x=[0], height=[0], width=0.8, pen=None) for _ in range(2)
-        )
+        self._bars, self._marked = (pg.BarGraphItem(x=[0], height=[0], width=0.8, pen=None) for _ in range(2))
         self._brush = pg.LinearRegionItem(movable=False, pen=pen("#888888"))
         self._brush.hide()
         for item in (self._bars, self._marked, self._brush):
@@ -117,9 +114,7 @@ class DifferencePlot(Chart):
     """Histogram of the differences of output elements [LSB]."""
 
     def __init__(self, other: str, parent: QWidget | None = None) -> None:
-        super().__init__(
-            f"Differences from the {other}", "difference [LSB]", "output elements", parent
-        )
+        super().__init__(f"Differences from the {other}", "difference [LSB]", "output elements", parent)
         self.count_along_x()
         self.counts: dict[int, int] = {}
         self._is_log = False
@@ -180,9 +175,8 @@ class ModuleBars(Chart):
     bar_chosen = Signal(int)
 
     def __init__(
-        self, name: str, bottom: str, describe: Callable[[int], str],
-        parent: QWidget | None = None,
-    ) -> None:  # fmt: skip
+        self, name: str, bottom: str, describe: Callable[[int], str], parent: QWidget | None = None
+    ) -> None:
         super().__init__(name, bottom, "", parent, is_upright=False)
         self.names: tuple[str, ...] = ()
         self.lengths = np.zeros(0)

@@ -67,7 +67,12 @@ class BoardFit(QWidget):
         self.verdict.setText(sentence(fit))
         self.verdict.setStyleSheet(f"color: {colour};")
         self.memories.render_bars("Memories of the board", memory_bars(fit))
-        self.memories.setToolTip(literal("\n".join(
-            f"{d.what}: {size(d.bytes)} in {f.name}, {d.origin}"
-            for f in fit.fillings for d in f.demands
-        )))  # fmt: skip
+        self.memories.setToolTip(
+            literal(
+                "\n".join(
+                    f"{d.what}: {size(d.bytes)} in {f.name}, {d.origin}"
+                    for f in fit.fillings
+                    for d in f.demands
+                )
+            )
+        )

@@ -41,9 +41,7 @@ class CandidatePreview(QObject):
 
     changed = Signal()
 
-    def __init__(
-        self, document: Document, runner: Runner, history: RunHistory, parent: QObject
-    ) -> None:
+    def __init__(self, document: Document, runner: Runner, history: RunHistory, parent: QObject) -> None:
         super().__init__(parent)
         self._document, self._runner, self._history = document, runner, history
         self.candidate: Candidate | None = None

@@ -251,10 +251,7 @@ class Chart(QWidget):
 
     def _show_log_ticks(self, *_: object) -> None:
         left, right, bottom, top = self.reach()
-        room = {
-            "bottom": self.box.width() / _TICK_WIDE_PX,
-            "left": self.box.height() / _TICK_HIGH_PX,
-        }
+        room = {"bottom": self.box.width() / _TICK_WIDE_PX, "left": self.box.height() / _TICK_HIGH_PX}
         for side, ends in (("bottom", (left, right)), ("left", (bottom, top))):
             self.plot.getAxis(side).setTicks([log_ticks(*ends, max(2, int(room[side]))), []])
 
@@ -299,9 +296,12 @@ class ViewKeys(QObject):
         self._ends = (0.0, 1.0)
         self._pointer: QPointF | None = None
         deeds = {
-            "W": partial(self.zoom, 1 / _ZOOM), "S": partial(self.zoom, _ZOOM),
-            "A": partial(self.move, -_STEP), "D": partial(self.move, _STEP), "F": self.fit,
-        }  # fmt: skip
+            "W": partial(self.zoom, 1 / _ZOOM),
+            "S": partial(self.zoom, _ZOOM),
+            "A": partial(self.move, -_STEP),
+            "D": partial(self.move, _STEP),
+            "F": self.fit,
+        }
         self._shortcuts = []
         for key, deed in deeds.items():
             shortcut = QShortcut(QKeySequence(key), chart)
@@ -337,9 +337,10 @@ class ViewKeys(QObject):
             is_over = event.type() == QEvent.Type.Enter
             self._pointer = self._pointer if is_over else None
             context = (
-                Qt.ShortcutContext.WindowShortcut if is_over
+                Qt.ShortcutContext.WindowShortcut
+                if is_over
                 else Qt.ShortcutContext.WidgetWithChildrenShortcut
-            )  # fmt: skip
+            )
             for shortcut in self._shortcuts:
                 shortcut.setContext(context)
         return False

@@ -101,32 +101,35 @@ FIELDS: tuple[_Field, ...] = (
     _Field(
         "Activations",
         (_Option("int8", "int8"), _Option("int16", "int16"), _Option("uint8", "uint8")),
-        lambda c: c.activation.dtype, _with_dtype,
+        lambda c: c.activation.dtype,
+        _with_dtype,
     ),
     _Field(
         "Zero point",
         (_Option("Symmetric (0)", True), _Option("Affine (any)", False)),
-        lambda c: c.activation.symmetric, _with_symmetry,
+        lambda c: c.activation.symmetric,
+        _with_symmetry,
     ),
     _Field(
         "Range from",
         (
-            _Option("Histogram", "histogram"), _Option("Minimum and maximum", "minmax"),
-            _Option("Moving average", "moving_average"), _Option("Percentile", "percentile"),
+            _Option("Histogram", "histogram"),
+            _Option("Minimum and maximum", "minmax"),
+            _Option("Moving average", "moving_average"),
+            _Option("Percentile", "percentile"),
             _Option("Fixed", "fixed"),
         ),
-        _observer_of, _with_observer,
+        _observer_of,
+        _with_observer,
     ),
-    _Field(
-        "Weights", (_Option("8 bit", 8), _Option("4 bit", 4)),
-        lambda c: c.weight.bits, _with_bits,
-    ),
+    _Field("Weights", (_Option("8 bit", 8), _Option("4 bit", 4)), lambda c: c.weight.bits, _with_bits),
     _Field(
         "Weight scales",
         (_Option("One per channel", True), _Option("One per tensor", False)),
-        lambda c: c.weight.per_channel, _with_granularity,
+        lambda c: c.weight.per_channel,
+        _with_granularity,
     ),
-)  # fmt: skip
+)
 
 
 def _with_own(form_field: _Field, observers: Sequence[PluginItem]) -> _Field:
@@ -349,9 +352,13 @@ class ConfigDialog(QDialog):
     preset_named = Signal(str, object)
 
     def __init__(
-        self, subject: str, config: Config, refusal: AnyRefusal, parent: QWidget,
+        self,
+        subject: str,
+        config: Config,
+        refusal: AnyRefusal,
+        parent: QWidget,
         observers: Sequence[PluginItem] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(f"Precision of {subject}")

@@ -56,9 +56,7 @@ class ModuleCost:
         return self.module or UNMATCHED
 
 
-def operation_rows(
-    lowered: LowerResult, nodes: Mapping[str, Node] | None = None
-) -> list[OperationRow]:
+def operation_rows(lowered: LowerResult, nodes: Mapping[str, Node] | None = None) -> list[OperationRow]:
     """Return the operations of every delegate, in the order they run.
 
     Args:
@@ -75,12 +73,15 @@ def operation_rows(
         moved = operation.sram_traffic + operation.external_traffic
         rows.append(
             OperationRow(
-                index, report.delegate, operation, cycles / total if total else None,
+                index,
+                report.delegate,
+                operation,
+                cycles / total if total else None,
                 operation.macs / (cycles * peak) if cycles and peak and operation.macs else None,
                 moved * clock / cycles if cycles and moved else None,
                 (nodes or {}).get(operation.root),
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -137,43 +138,95 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
     Column("#", lambda r: str(r.index), lambda r: r.index, "Execution order"),
     Column("Operator", lambda r: r.operation.operator),
     Column("Module", lambda r: r.operation.module or DASH),
-    Column("Cycles", lambda r: count(r.operation.cycles), lambda r: r.operation.cycles,
-           "Estimated cycles, memory included; corrected where Vela is known to be wrong"),
-    Column("Share", lambda r: percent(r.share), lambda r: r.share, "Fraction of all cycles",
-           share=lambda r: r.share),
-    Column("Efficiency", lambda r: percent(r.operation.efficiency, 0),
-           lambda r: r.operation.efficiency,
-           "Limit of the device for its products and bytes, as a part of the cycles"),
-    Column("Lost to", lambda r: CAUSES.get(r.operation.cause, DASH), None,
-           "Why the efficiency is below one half"),
-    Column("MACs", lambda r: count(r.operation.macs), lambda r: r.operation.macs,
-           "Multiply-accumulates"),
-    Column("Bound by", lambda r: r.operation.bound or DASH, None,
-           "Bottleneck: MACs, output write, command issue, weight decoding or a memory"),
-    Column("Utilisation", lambda r: percent(r.use, 0), lambda r: r.use,
-           "Fraction of the device's peak MACs, including memory stalls"),
-    Column("Bandwidth", lambda r: DASH if r.bandwidth is None else f"{r.bandwidth / 1e9:.2f} GB/s",
-           lambda r: r.bandwidth, "Traffic of all memories"),
-    Column("Weights", lambda r: count(r.operation.weights) if r.operation.weights else DASH,
-           lambda r: r.operation.weights, "Number of weights before encoding"),
-    Column("Encoded [B]", lambda r: count(r.operation.weight_bytes) if r.operation.weight_bytes
-           else DASH, lambda r: r.operation.weight_bytes, "Size of the encoded weights"),
-    Column("Vela says", lambda r: count(r.operation.cycles_vela),
-           lambda r: r.operation.cycles_vela, "Cycles of Vela's own estimate"),
-    Column("NPU cycles", lambda r: count(r.operation.npu_cycles),
-           lambda r: r.operation.npu_cycles, "Without memory stalls"),
-    Column("SRAM cycles", lambda r: count(r.operation.sram_cycles),
-           lambda r: r.operation.sram_cycles, "Cycles with SRAM accesses"),
-    Column("External cycles", lambda r: count(r.operation.external_cycles),
-           lambda r: r.operation.external_cycles, "Cycles with flash or DRAM accesses"),
-    Column("Staging [B]", lambda r: count(r.operation.staging_bytes),
-           lambda r: r.operation.staging_bytes, "SRAM in use during the operation"),
+    Column(
+        "Cycles",
+        lambda r: count(r.operation.cycles),
+        lambda r: r.operation.cycles,
+        "Estimated cycles, memory included; corrected where Vela is known to be wrong",
+    ),
+    Column(
+        "Share",
+        lambda r: percent(r.share),
+        lambda r: r.share,
+        "Fraction of all cycles",
+        share=lambda r: r.share,
+    ),
+    Column(
+        "Efficiency",
+        lambda r: percent(r.operation.efficiency, 0),
+        lambda r: r.operation.efficiency,
+        "Limit of the device for its products and bytes, as a part of the cycles",
+    ),
+    Column(
+        "Lost to", lambda r: CAUSES.get(r.operation.cause, DASH), None, "Why the efficiency is below one half"
+    ),
+    Column("MACs", lambda r: count(r.operation.macs), lambda r: r.operation.macs, "Multiply-accumulates"),
+    Column(
+        "Bound by",
+        lambda r: r.operation.bound or DASH,
+        None,
+        "Bottleneck: MACs, output write, command issue, weight decoding or a memory",
+    ),
+    Column(
+        "Utilisation",
+        lambda r: percent(r.use, 0),
+        lambda r: r.use,
+        "Fraction of the device's peak MACs, including memory stalls",
+    ),
+    Column(
+        "Bandwidth",
+        lambda r: DASH if r.bandwidth is None else f"{r.bandwidth / 1e9:.2f} GB/s",
+        lambda r: r.bandwidth,
+        "Traffic of all memories",
+    ),
+    Column(
+        "Weights",
+        lambda r: count(r.operation.weights) if r.operation.weights else DASH,
+        lambda r: r.operation.weights,
+        "Number of weights before encoding",
+    ),
+    Column(
+        "Encoded [B]",
+        lambda r: count(r.operation.weight_bytes) if r.operation.weight_bytes else DASH,
+        lambda r: r.operation.weight_bytes,
+        "Size of the encoded weights",
+    ),
+    Column(
+        "Vela says",
+        lambda r: count(r.operation.cycles_vela),
+        lambda r: r.operation.cycles_vela,
+        "Cycles of Vela's own estimate",
+    ),
+    Column(
+        "NPU cycles",
+        lambda r: count(r.operation.npu_cycles),
+        lambda r: r.operation.npu_cycles,
+        "Without memory stalls",
+    ),
+    Column(
+        "SRAM cycles",
+        lambda r: count(r.operation.sram_cycles),
+        lambda r: r.operation.sram_cycles,
+        "Cycles with SRAM accesses",
+    ),
+    Column(
+        "External cycles",
+        lambda r: count(r.operation.external_cycles),
+        lambda r: r.operation.external_cycles,
+        "Cycles with flash or DRAM accesses",
+    ),
+    Column(
+        "Staging [B]",
+        lambda r: count(r.operation.staging_bytes),
+        lambda r: r.operation.staging_bytes,
+        "SRAM in use during the operation",
+    ),
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
     Column("TOSA", lambda r: operator_name(r.operation.tosa) or DASH),
     Column("ATen", lambda r: operator_name(r.node.op) if r.node else DASH),
     Column("Line", lambda r: r.line or DASH),
     Column("Name", lambda r: r.operation.name),
-)  # fmt: skip
+)
 CPU_COLUMNS: tuple[Column[CpuNode], ...] = (
     Column("Operator", lambda r: operator_name(r.op)),
     Column("Reason", lambda r: r.reason),

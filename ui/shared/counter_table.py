@@ -20,21 +20,37 @@ def _accumulator(row: OperationCounters) -> str:
 COUNTER_COLUMNS: tuple[Column[OperationCounters], ...] = (
     Column("Command", lambda r: r.command.removeprefix("NPU_OP_")),
     Column("Module", lambda r: r.module or DASH),
-    Column("Offset", lambda r: f"{r.offset:#x}", lambda r: r.offset,
-           "Place of the command in the delegate's stream [bytes]"),
+    Column(
+        "Offset",
+        lambda r: f"{r.offset:#x}",
+        lambda r: r.offset,
+        "Place of the command in the delegate's stream [bytes]",
+    ),
     Column("Output", lambda r: "\u00d7".join(map(str, r.ofm)) or DASH),
     Column("MACs", lambda r: count(r.macs), lambda r: r.macs),
-    Column("Read", lambda r: count(r.read_bytes), lambda r: r.read_bytes,
-           "Bytes read: feature maps once, encoded weights, scales, copies"),
+    Column(
+        "Read",
+        lambda r: count(r.read_bytes),
+        lambda r: r.read_bytes,
+        "Bytes read: feature maps once, encoded weights, scales, copies",
+    ),
     Column("Written", lambda r: count(r.written_bytes), lambda r: r.written_bytes, "Bytes written"),
-    Column("Zero weights", lambda r: percent(r.zero_weights / r.weights, 0) if r.weights else DASH,
-           lambda r: r.zero_weights / r.weights if r.weights else None),
-    Column("Saturated", lambda r: count(r.saturated), lambda r: r.saturated,
-           "Outputs that the clamp changed"),
-    Column("Accumulator", _accumulator, lambda r: r.accumulator_peak,
-           "Largest magnitude in an accumulator, and its width"),
+    Column(
+        "Zero weights",
+        lambda r: percent(r.zero_weights / r.weights, 0) if r.weights else DASH,
+        lambda r: r.zero_weights / r.weights if r.weights else None,
+    ),
+    Column(
+        "Saturated", lambda r: count(r.saturated), lambda r: r.saturated, "Outputs that the clamp changed"
+    ),
+    Column(
+        "Accumulator",
+        _accumulator,
+        lambda r: r.accumulator_peak,
+        "Largest magnitude in an accumulator, and its width",
+    ),
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
-)  # fmt: skip
+)
 
 MODULE, DELEGATE = 1, 10
 

@@ -8,14 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QProgressBar,
-    QPushButton,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from ui.shared.labels import Label, literal
 from ui.state.session import Session, StageView
@@ -108,9 +101,7 @@ class StageNote(QWidget):
     run_asked = Signal(str)
     place_asked = Signal(object)
 
-    def __init__(
-        self, empty: str, parent: QWidget | None = None, *, is_brief: bool = False
-    ) -> None:  # fmt: skip
+    def __init__(self, empty: str, parent: QWidget | None = None, *, is_brief: bool = False) -> None:
         super().__init__(parent)
         self._empty, self._is_brief = empty, is_brief
         self._absent = ""

@@ -73,9 +73,7 @@ def call_text(rule: Rule, label: str) -> str:
     return f"{RULE_CALLS[rule.kind]}({match}{label})"
 
 
-def differences(
-    annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]
-) -> dict[str, str]:
+def differences(annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]) -> dict[str, str]:
     """Return by module why the quantizer left nodes in float that a rule quantizes."""
     rows: dict[str, str] = {}
     for note in annotations:

@@ -22,9 +22,14 @@ WEIGHT_SUFFIXES = frozenset({".safetensors", ".pth", ".ckpt"})
 
 
 def ask_to_open(
-    parent: QWidget, title: str, chosen: Chosen, *, start: Path | None = None,
-    filters: Sequence[str] = (), folder: bool = False,
-) -> QFileDialog:  # fmt: skip
+    parent: QWidget,
+    title: str,
+    chosen: Chosen,
+    *,
+    start: Path | None = None,
+    filters: Sequence[str] = (),
+    folder: bool = False,
+) -> QFileDialog:
     """Open a dialog for an existing file or folder, and return it.
 
     Args:
@@ -43,9 +48,14 @@ def ask_to_open(
 
 
 def ask_to_save(
-    parent: QWidget, title: str, chosen: Chosen, name: str, *, filters: Sequence[str],
+    parent: QWidget,
+    title: str,
+    chosen: Chosen,
+    name: str,
+    *,
+    filters: Sequence[str],
     start: Path | None = None,
-) -> QFileDialog:  # fmt: skip
+) -> QFileDialog:
     """Open a dialog for a file to write, and return it.
 
     ``name`` is the proposed name; its suffix is added to names without one. See ``ask_to_open``.

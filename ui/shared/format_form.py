@@ -76,17 +76,13 @@ class FormatForm(QWidget):
         self.scheme.setCurrentIndex(self.scheme.findData(spec.name))
         self.mase.setChecked(config.mase_compatible)
         self.mase.setEnabled(spec.mase)
-        self.mase.setToolTip(
-            literal("\n".join(spec.differences) or "MASE computes the same values.")
-        )
+        self.mase.setToolTip(literal("\n".join(spec.differences) or "MASE computes the same values."))
         if self._shown != spec.name:
             self._lay_out(spec.parameters)
             self._shown = spec.name
         for (name, role), field in self.fields.items():
             if not field.hasFocus():
-                value = config.parameters.get(
-                    f"{PREFIXES[role]}{name}", config.parameters.get(name)
-                )
+                value = config.parameters.get(f"{PREFIXES[role]}{name}", config.parameters.get(name))
                 field.setText("" if value is None else json.dumps(value))
         reason = refusal(config)
         self.reason.setText(reason)

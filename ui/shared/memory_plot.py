@@ -38,9 +38,13 @@ class _Blocks(pg.GraphicsObject):  # type: ignore[misc]  # pyqtgraph has no type
         self._names: tuple[str, ...] = ()
 
     def show_blocks(
-        self, sides: NDArray[np.float64], brushes: list[QColor], rim: QColor,
-        names: Sequence[str] = (), text: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        sides: NDArray[np.float64],
+        brushes: list[QColor],
+        rim: QColor,
+        names: Sequence[str] = (),
+        text: str = "",
+    ) -> None:
         """Show rectangles.
 
         Args:
@@ -117,9 +121,13 @@ class MemoryPlot(Chart):
     tensor_chosen = Signal(int, bool)
 
     def __init__(
-        self, describe: Callable[[int], str], parent: QWidget | None = None, *,
-        step: str = "schedule step", origin: str = "estimated (Vela)",
-    ) -> None:  # fmt: skip
+        self,
+        describe: Callable[[int], str],
+        parent: QWidget | None = None,
+        *,
+        step: str = "schedule step",
+        origin: str = "estimated (Vela)",
+    ) -> None:
         super().__init__("Tensors in memory", step, f"address [KiB], {origin}", parent)
         self.count_along_x()
         self.tensors: tuple[LiveRange, ...] = ()

@@ -30,12 +30,7 @@ class Column(IntEnum):
     PARAMETERS = 3
 
 
-TITLES = {
-    Column.MODULE: "Module",
-    Column.CONFIG: "Config",
-    Column.TYPE: "Type",
-    Column.PARAMETERS: "Params",
-}
+TITLES = {Column.MODULE: "Module", Column.CONFIG: "Config", Column.TYPE: "Type", Column.PARAMETERS: "Params"}
 
 # The chip of a module that contains modules with other configs.
 MIXED = "mixed"
@@ -105,10 +100,7 @@ class ModuleTreeModel(QAbstractItemModel):
         self.endResetModel()
 
     def set_configs(
-        self,
-        configs: Mapping[str, Effective],
-        reasons: Mapping[str, str],
-        marks: Mapping[str, str],
+        self, configs: Mapping[str, Effective], reasons: Mapping[str, str], marks: Mapping[str, str]
     ) -> None:
         """Set the configs, their reasons, and the differences that the quantizer reports."""
         if (configs, reasons, marks) == (self._configs, self._reasons, self._marks):
@@ -163,12 +155,7 @@ class ModuleTreeModel(QAbstractItemModel):
         row = self._rows.get(path)
         return QModelIndex() if row is None else self._index(row, 0)
 
-    def index(
-        self,
-        row: int,
-        column: int,
-        parent: AnyIndex = ROOT,
-    ) -> QModelIndex:
+    def index(self, row: int, column: int, parent: AnyIndex = ROOT) -> QModelIndex:
         siblings = self._row(parent).children if parent.isValid() else self._top
         if not (0 <= row < len(siblings) and 0 <= column < len(Column)):
             return QModelIndex()

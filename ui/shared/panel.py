@@ -38,11 +38,32 @@ if TYPE_CHECKING:
     from workbench.analysis.gate import GateResult
 
 PanelId = Literal[
-    "outcome", "modules", "rules", "graph", "ranges", "formats", "accuracy", "pictures", "sample",
-    "cost", "timeline", "memory", "devices", "simulator", "sensitivity", "search",
-    "weight_transforms", "training", "runs", "deliverables", "inspector", "suggestions", "jobs",
-    "log", "problems",
-]  # fmt: skip
+    "outcome",
+    "modules",
+    "rules",
+    "graph",
+    "ranges",
+    "formats",
+    "accuracy",
+    "pictures",
+    "sample",
+    "cost",
+    "timeline",
+    "memory",
+    "devices",
+    "simulator",
+    "sensitivity",
+    "search",
+    "weight_transforms",
+    "training",
+    "runs",
+    "deliverables",
+    "inspector",
+    "suggestions",
+    "jobs",
+    "log",
+    "problems",
+]
 Result = TypeVar("Result", bound=Frozen)
 NOTES_MS = 60
 # Time after a panel for its paint and for other events, before the next panel renders results.

@@ -54,9 +54,7 @@ class PrecisionMenu:
         give = partial(self._context.assigner.rule, "module_type", type_name)
         self._offer(menu, "module_type", give)
 
-    def _offer(
-        self, menu: QMenu, kind: RuleKind, give: Callable[[str], object], keys: int = 0
-    ) -> None:
+    def _offer(self, menu: QMenu, kind: RuleKind, give: Callable[[str], object], keys: int = 0) -> None:
         menu.setToolTipsVisible(True)
         document = self._context.document
         for number, offer in enumerate(offers(document.project, document.folder, kind), 1):
@@ -72,22 +70,27 @@ class PrecisionMenu:
 
 
 def ask_config(
-    context: PanelContext, window: QWidget, subject: str, kind: RuleKind, config: Config,
+    context: PanelContext,
+    window: QWidget,
+    subject: str,
+    kind: RuleKind,
+    config: Config,
     give: Callable[[Config], object],
-) -> None:  # fmt: skip
+) -> None:
     """Ask for a custom config, starting with ``config``; ``give`` receives it."""
     document = context.document
     project = document.project
     if project is None:
         return
     dialog = ConfigDialog(
-        subject, config, lambda c: refusal(project, kind, c), window,
+        subject,
+        config,
+        lambda c: refusal(project, kind, c),
+        window,
         offered(project, document.folder, "observer"),
-    )  # fmt: skip
+    )
     dialog.chosen.connect(give)
     dialog.preset_named.connect(
-        lambda name, own: document.apply(
-            f"Save preset {name}", lambda p: edits.save_preset(p, name, own)
-        )
+        lambda name, own: document.apply(f"Save preset {name}", lambda p: edits.save_preset(p, name, own))
     )
     dialog.open()

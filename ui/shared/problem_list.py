@@ -109,9 +109,7 @@ def on_the_cpu(nodes: Sequence[CpuNode]) -> Iterator[Problem]:
     for node in nodes:
         alike.setdefault((operator_name(node.op), node.reason), []).append(node)
     for (name, reason), alike_nodes in alike.items():
-        what = (
-            f"{len(alike_nodes)} {name} operators run" if len(alike_nodes) > 1 else f"{name} runs"
-        )
+        what = f"{len(alike_nodes)} {name} operators run" if len(alike_nodes) > 1 else f"{name} runs"
         where = Place(kind="node", id=alike_nodes[0].node)
         text = f"{what} on the CPU: {reason}"
         yield Problem("warning", text, "", where, "Compile", code="operator-on-cpu")

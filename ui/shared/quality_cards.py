@@ -65,9 +65,15 @@ def describe_quality(row: TensorQuality) -> str:
     """Return the figures of a tensor, one per line."""
     is_renamed = row.origin and row.origin != row.tensor
     name = f"{row.tensor}, in {row.origin} of the graph" if is_renamed else row.tensor
-    lines = (name, f"{row.op}  {row.module}".strip(), f"SQNR  {decibel(row.sqnr_db)}",
-             _added_text(row), f"cosine  {cosine_text(row.cosine)}",
-             f"max error  {figure(row.max_abs_error)}", "measured on host (PyTorch)")  # fmt: skip
+    lines = (
+        name,
+        f"{row.op}  {row.module}".strip(),
+        f"SQNR  {decibel(row.sqnr_db)}",
+        _added_text(row),
+        f"cosine  {cosine_text(row.cosine)}",
+        f"max error  {figure(row.max_abs_error)}",
+        "measured on host (PyTorch)",
+    )
     return "\n".join(lines)
 
 
@@ -80,12 +86,17 @@ OUTPUT_COLUMNS: tuple[Column[OutputQuality], ...] = (
 TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
     Column("Tensor", lambda r: r.tensor),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
-    Column("Error added here", lambda r: percent(r.added_share), lambda r: r.added_share, ADDED,
-           lambda r: r.added_share),
+    Column(
+        "Error added here",
+        lambda r: percent(r.added_share),
+        lambda r: r.added_share,
+        ADDED,
+        lambda r: r.added_share,
+    ),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
     Column("Module", lambda r: r.module or DASH),
-)  # fmt: skip
+)
 READING_COLUMNS: tuple[Column[Reading], ...] = (
     Column("Arithmetic model", lambda r: f"{r.title} (main)" if r.main else r.title),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
@@ -96,25 +107,36 @@ READING_COLUMNS: tuple[Column[Reading], ...] = (
 )
 INTEGER_COLUMNS: tuple[Column[IntegerQuality], ...] = (
     Column("Tensor", lambda r: r.tensor),
-    Column("Equal", lambda r: percent(r.exact), lambda r: r.exact,
-           "Fraction of bit-exact elements"),
-    Column("Max LSB", lambda r: str(r.max_lsb), lambda r: r.max_lsb,
-           "Maximum difference in quantization steps of the tensor"),
+    Column("Equal", lambda r: percent(r.exact), lambda r: r.exact, "Fraction of bit-exact elements"),
+    Column(
+        "Max LSB",
+        lambda r: str(r.max_lsb),
+        lambda r: r.max_lsb,
+        "Maximum difference in quantization steps of the tensor",
+    ),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
     Column("Module", lambda r: r.module or DASH),
-)  # fmt: skip
+)
 SAMPLE_COLUMNS: tuple[Column[SampleQuality], ...] = (
     Column("Sample", lambda r: str(r.sample), lambda r: r.sample, "Index in the data set"),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
     Column("Label", lambda r: _class(r.label), lambda r: r.label),
-    Column("Float", lambda r: _class(r.float_class), lambda r: r.float_class,
-           "Class predicted by the float model"),
-    Column("Quantized", lambda r: _class(r.quantized_class), lambda r: r.quantized_class,
-           "Class predicted by the quantized model"),
-)  # fmt: skip
+    Column(
+        "Float",
+        lambda r: _class(r.float_class),
+        lambda r: r.float_class,
+        "Class predicted by the float model",
+    ),
+    Column(
+        "Quantized",
+        lambda r: _class(r.quantized_class),
+        lambda r: r.quantized_class,
+        "Class predicted by the quantized model",
+    ),
+)
 
 
 class ReadingTableModel(FigureTableModel[Reading]):
@@ -142,9 +164,15 @@ def _class(number: int | None) -> str:
 
 
 def _integer_tip(row: IntegerQuality) -> str:
-    return "\n".join((row.tensor, f"{row.op}  {row.module}".strip(),
-                      f"equal  {percent(row.exact)}", f"max  {row.max_lsb} LSB",
-                      "computed (TOSA reference model)"))  # fmt: skip
+    return "\n".join(
+        (
+            row.tensor,
+            f"{row.op}  {row.module}".strip(),
+            f"equal  {percent(row.exact)}",
+            f"max  {row.max_lsb} LSB",
+            "computed (TOSA reference model)",
+        )
+    )
 
 
 def _sample_tip(row: SampleQuality) -> str:
@@ -245,9 +273,8 @@ def _text_cards(text: TextQuality | None, side: str, source: str) -> Iterator[Ca
     is_integer = side == "integer"
     after = text.perplexity_integer if is_integer else text.perplexity_quantized
     mean, worst = (
-        (text.kl_integer, text.worst_integer) if is_integer
-        else (text.kl_quantized, text.worst_quantized)
-    )  # fmt: skip
+        (text.kl_integer, text.worst_integer) if is_integer else (text.kl_quantized, text.worst_quantized)
+    )
     if after is None or mean is None or worst is None:
         return
     over = f"over {count(text.tokens)} tokens"
@@ -289,20 +316,37 @@ def verify_cards(value: VerifyResult) -> list[Card]:
     if value.runtime:
         by = f"computed ({value.runtime})"
         return [
-            Card("Max difference", figure(value.max_abs_error), by,
-                 "Maximum difference of the exported file's outputs from the float model's"),
-            Card("Same class", f"{value.argmax_equal} of {value.samples}", by,
-                 "Samples with the same largest output"),
+            Card(
+                "Max difference",
+                figure(value.max_abs_error),
+                by,
+                "Maximum difference of the exported file's outputs from the float model's",
+            ),
+            Card(
+                "Same class",
+                f"{value.argmax_equal} of {value.samples}",
+                by,
+                "Samples with the same largest output",
+            ),
             Card("Samples", count(value.samples), by, "Inputs that both models ran"),
-        ]  # fmt: skip
+        ]
     return [
-        Card("Bit-exact", percent(exact), COMPUTED,
-             f"{count(value.exact)} of {count(value.elements)} output elements"),
-        Card("Max difference", f"{value.max_lsb} LSB", COMPUTED, "1 LSB is one quantization "
-                                                                 "step of the output"),
-        Card("Same class", f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
-             COMPUTED, "Samples with the same largest output"),
+        Card(
+            "Bit-exact",
+            percent(exact),
+            COMPUTED,
+            f"{count(value.exact)} of {count(value.elements)} output elements",
+        ),
+        Card(
+            "Max difference", f"{value.max_lsb} LSB", COMPUTED, "1 LSB is one quantization step of the output"
+        ),
+        Card(
+            "Same class",
+            f"{value.argmax_equal} of {value.samples}" if value.samples else DASH,
+            COMPUTED,
+            "Samples with the same largest output",
+        ),
         Card("Samples", count(value.samples), COMPUTED, "Inputs that both models ran"),
         *_compiled_cards(value.compiled),
         *_text_cards(value.text, "integer", COMPUTED),
-    ]  # fmt: skip
+    ]

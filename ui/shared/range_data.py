@@ -36,9 +36,7 @@ class RangeSeries:
     grid_low: NDArray[np.float64] = field(default_factory=_none)
     grid_high: NDArray[np.float64] = field(default_factory=_none)
     step: NDArray[np.float64] = field(default_factory=_none)
-    channels: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = field(
-        default_factory=dict
-    )
+    channels: dict[int, tuple[NDArray[np.float64], NDArray[np.float64]]] = field(default_factory=dict)
     histograms: Mapping[int, tuple[NDArray[np.float64], float, float]] = field(default_factory=dict)
 
 
@@ -102,9 +100,8 @@ MOST_LINES = 1200
 
 
 def thinned(
-    x: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64],
-    reach: tuple[float, float],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+    x: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64], reach: tuple[float, float]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return x [2 N] and y [2 N] of the vertical lines for the visible channels.
 
     Channels that share a pixel are merged into one line from their minimum to their maximum.

@@ -38,9 +38,7 @@ class _Histograms(Mapping[int, tuple["NDArray[np.float64]", float, float]]):
         return len(self._rows)
 
 
-def series_of(
-    rows: Sequence[RangeRow], channels: Channels, arrays: Arrays | None = None
-) -> RangeSeries:
+def series_of(rows: Sequence[RangeRow], channels: Channels, arrays: Arrays | None = None) -> RangeSeries:
     """Return the plot data of all tensors; NaN is unknown."""
 
     def known(row: RangeRow, *values: float) -> list[float]:
@@ -48,19 +46,34 @@ def series_of(
 
     columns = np.asarray(
         [
-            known(r, r.tensor.minimum, r.tensor.maximum, r.tensor.p_low, r.tensor.p_high,
-                  *(r.grid or (math.nan, math.nan)), r.step or math.nan)
+            known(
+                r,
+                r.tensor.minimum,
+                r.tensor.maximum,
+                r.tensor.p_low,
+                r.tensor.p_high,
+                *(r.grid or (math.nan, math.nan)),
+                r.step or math.nan,
+            )
             for r in rows
         ],
         np.float64,
-    ).reshape(len(rows), 7)  # fmt: skip
+    ).reshape(len(rows), 7)
     low, high, p_low, p_high, grid_low, grid_high, step = columns.T
     return RangeSeries(
-        names=tuple(row.name for row in rows), labels=tuple(row.label for row in rows),
+        names=tuple(row.name for row in rows),
+        labels=tuple(row.label for row in rows),
         is_weight=np.asarray([row.tensor.kind == "weight" for row in rows], bool),
-        low=low, high=high, p_low=p_low, p_high=p_high, grid_low=grid_low, grid_high=grid_high,
-        step=step, channels=channels, histograms=_Histograms(rows, arrays or {}),
-    )  # fmt: skip
+        low=low,
+        high=high,
+        p_low=p_low,
+        p_high=p_high,
+        grid_low=grid_low,
+        grid_high=grid_high,
+        step=step,
+        channels=channels,
+        histograms=_Histograms(rows, arrays or {}),
+    )
 
 
 def tensor_of(row: RangeRow, index: int, arrays: Arrays, channels: Channels) -> TensorView | None:
@@ -71,9 +84,15 @@ def tensor_of(row: RangeRow, index: int, arrays: Arrays, channels: Channels) -> 
     low, high = channels.get(index, (None, None))
     first, last = edges[row.tensor.index]
     return TensorView(
-        drawn_counts(counts[row.tensor.index]), (float(first), float(last)), row.grid,
-        row.step or 0.0, row.label, low, high, row.is_editable,
-    )  # fmt: skip
+        drawn_counts(counts[row.tensor.index]),
+        (float(first), float(last)),
+        row.grid,
+        row.step or 0.0,
+        row.label,
+        low,
+        high,
+        row.is_editable,
+    )
 
 
 def drawn_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -102,10 +121,11 @@ def legend_of(theme: Theme, labels: Iterable[str]) -> str:
         for colour, names in colours.items()
     ]
     marks += [
-        _unbroken("pale: min to max"), _unbroken("solid: 99.8 % of values"),
+        _unbroken("pale: min to max"),
+        _unbroken("solid: 99.8 % of values"),
         f'<span style="color:{theme.text}">\u2500</span>{_unbroken(" range limits")}',
         f'<span style="color:{theme.bad}">\u2500</span>{_unbroken(" one step")}',
-    ]  # fmt: skip
+    ]
     return f'<span style="color:{theme.muted}">' + " &nbsp; ".join(marks) + "</span>"
 
 

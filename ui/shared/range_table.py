@@ -36,14 +36,22 @@ if TYPE_CHECKING:
 
 METHOD_COLUMNS: tuple[Column[Choice], ...] = (
     Column("Method", lambda c: c.title),
-    Column("SQNR", lambda c: decibel(c.sqnr_db), lambda c: c.sqnr_db,
-           "Predicted from the histogram: rounding and clipping of this tensor only"),
-    Column("Clipped", lambda c: percent(c.clipped), lambda c: c.clipped,
-           "Fraction of values more than half a step outside the quantized range"),
+    Column(
+        "SQNR",
+        lambda c: decibel(c.sqnr_db),
+        lambda c: c.sqnr_db,
+        "Predicted from the histogram: rounding and clipping of this tensor only",
+    ),
+    Column(
+        "Clipped",
+        lambda c: percent(c.clipped),
+        lambda c: c.clipped,
+        "Fraction of values more than half a step outside the quantized range",
+    ),
     Column("Step", lambda c: figure(c.grid.scale), lambda c: c.grid.scale),
     Column("Min", lambda c: figure(c.minimum), lambda c: c.minimum),
     Column("Max", lambda c: figure(c.maximum), lambda c: c.maximum),
-)  # fmt: skip
+)
 ChoiceOfRange = FixedRange | RangeMethod
 
 
@@ -68,8 +76,7 @@ CHOSEN_COLUMNS: tuple[Column[ChoiceOfRange], ...] = (
     Column(
         "Scope",
         _place,
-        meaning="Pinned ranges override methods; a tensor overrides its "
-        "module, a module overrides all",
+        meaning="Pinned ranges override methods; a tensor overrides its module, a module overrides all",
     ),
     Column("Source", _by),
     Column("Min", lambda c: figure(_end(c, "minimum")), lambda c: _end(c, "minimum")),
@@ -225,10 +232,8 @@ def range_rows(
         row = RangeRow(tensor, name, node, None, None, None, mine)
         sqnr_db = None if is_weight or again is not None else quality.get(node)
         rows.append(
-            RangeRow(
-                tensor, name, node, _outliers(row), _clipped(row, arrays), sqnr_db, mine, refusal,
-            )
-        )  # fmt: skip
+            RangeRow(tensor, name, node, _outliers(row), _clipped(row, arrays), sqnr_db, mine, refusal)
+        )
     return rows
 
 
@@ -271,10 +276,7 @@ def _clipped(row: RangeRow, arrays: Mapping[str, NDArray[np.float64]]) -> float 
 def describe(row: RangeRow) -> str:
     """Return the figures of a tensor, one per line."""
     tensor = row.tensor
-    lines = [
-        f"{row.name}  ({tensor.kind}, {tensor.dtype})",
-        f"{tensor.op}  {tensor.module}".strip(),
-    ]
+    lines = [f"{row.name}  ({tensor.kind}, {tensor.dtype})", f"{tensor.op}  {tensor.module}".strip()]
     if row.is_known and row.tensor.format:
         lines.append(f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}")
     if row.is_known and row.grid is not None:
@@ -312,34 +314,72 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
     Column("Tensor", lambda r: r.name),
     Column("Kind", lambda r: r.tensor.kind),
     Column("Type", lambda r: r.tensor.dtype, meaning="Integer type or number format"),
-    Column("Min", lambda r: figure(_if_known(r, r.tensor.minimum)),
-           lambda r: _if_known(r, r.tensor.minimum), "Minimum observed value"),
-    Column("Max", lambda r: figure(_if_known(r, r.tensor.maximum)),
-           lambda r: _if_known(r, r.tensor.maximum), "Maximum observed value"),
+    Column(
+        "Min",
+        lambda r: figure(_if_known(r, r.tensor.minimum)),
+        lambda r: _if_known(r, r.tensor.minimum),
+        "Minimum observed value",
+    ),
+    Column(
+        "Max",
+        lambda r: figure(_if_known(r, r.tensor.maximum)),
+        lambda r: _if_known(r, r.tensor.maximum),
+        "Maximum observed value",
+    ),
     Column("Width", lambda r: figure(r.width), lambda r: r.width, "Max - min"),
-    Column("Step", lambda r: figure(r.step), lambda r: r.step,
-           "Quantization step; the largest one of per-channel weights"),
-    Column("Outlier ratio", lambda r: figure(r.outliers, 3), lambda r: r.outliers,
-           "Width divided by the width of the middle 99.8 % of values"),
-    Column("Clipped", lambda r: percent(r.clipped), lambda r: r.clipped,
-           "Fraction of values more than half a step outside the quantized range, from the "
-           "histogram; unknown for per-channel grids"),
-    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db,
-           "Float against quantized, measured on host (PyTorch)"),
-    Column("Zeros", lambda r: percent(r.tensor.zeros), lambda r: r.tensor.zeros,
-           "Fraction of values that are exactly zero"),
-    Column("Dead", _dead, lambda r: r.tensor.dead if r.tensor.channels > 1 else None,
-           "Channels with only zero values"),
-    Column("Override", lambda r: r.decided.who if r.decided is not None else "",
-           meaning="Source of the range that replaces calibration's range"),
-    Column("Zero point", lambda r: str(r.effective.zero_point) if r.effective else DASH,
-           lambda r: r.effective.zero_point if r.effective else None,
-           "Integer that represents 0"),
+    Column(
+        "Step",
+        lambda r: figure(r.step),
+        lambda r: r.step,
+        "Quantization step; the largest one of per-channel weights",
+    ),
+    Column(
+        "Outlier ratio",
+        lambda r: figure(r.outliers, 3),
+        lambda r: r.outliers,
+        "Width divided by the width of the middle 99.8 % of values",
+    ),
+    Column(
+        "Clipped",
+        lambda r: percent(r.clipped),
+        lambda r: r.clipped,
+        "Fraction of values more than half a step outside the quantized range, from the "
+        "histogram; unknown for per-channel grids",
+    ),
+    Column(
+        "SQNR",
+        lambda r: decibel(r.sqnr_db),
+        lambda r: r.sqnr_db,
+        "Float against quantized, measured on host (PyTorch)",
+    ),
+    Column(
+        "Zeros",
+        lambda r: percent(r.tensor.zeros),
+        lambda r: r.tensor.zeros,
+        "Fraction of values that are exactly zero",
+    ),
+    Column(
+        "Dead",
+        _dead,
+        lambda r: r.tensor.dead if r.tensor.channels > 1 else None,
+        "Channels with only zero values",
+    ),
+    Column(
+        "Override",
+        lambda r: r.decided.who if r.decided is not None else "",
+        meaning="Source of the range that replaces calibration's range",
+    ),
+    Column(
+        "Zero point",
+        lambda r: str(r.effective.zero_point) if r.effective else DASH,
+        lambda r: r.effective.zero_point if r.effective else None,
+        "Integer that represents 0",
+    ),
     Column("Operator", lambda r: operator_name(r.tensor.op)),
     Column("Module", lambda r: r.tensor.module or DASH),
     Column("Observer", lambda r: r.tensor.observer),
     Column("Problem", lambda r: r.tensor.problem),
-)  # fmt: skip
+)
 
 
 class RangeTableModel(FigureTableModel[RangeRow]):

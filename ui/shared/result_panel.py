@@ -38,9 +38,7 @@ class Shown(Generic[Result]):
 class StageFrame(QWidget):
     """The view of one stage's result. Shows a note until there is a first result."""
 
-    def __init__(
-        self, what: str, empty: str, make: Callable[[QWidget], None], parent: QWidget
-    ) -> None:  # fmt: skip
+    def __init__(self, what: str, empty: str, make: Callable[[QWidget], None], parent: QWidget) -> None:
         super().__init__(parent)
         self.note = StageNote(empty, self)
         self.banner = StaleBanner(f"{what}: outdated.", self)

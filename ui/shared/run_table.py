@@ -40,10 +40,7 @@ def _value(read: Callable[[Cost], float]) -> Callable[[RunRow], float | None]:
 
 def describe_run(run: Run) -> str:
     """Return the figures of a run, one per line."""
-    lines = [
-        f"Run {run.number}, {when(run)}",
-        rules_line(run),
-    ]
+    lines = [f"Run {run.number}, {when(run)}", rules_line(run)]
     if run.quality.samples:
         text = f"{run.accuracy_name}  {accuracy_text(run)}"
         lines.append(f"{text}, measured on host (PyTorch)")
@@ -61,9 +58,7 @@ def describe_run(run: Run) -> str:
         lines.append(f"Accuracy: {run.accuracy_result.sentence}")
     measurement = run.simulated
     if measurement is not None:
-        cycles = (
-            f"{count(measurement.cycles)} cycles" if measurement.cycles is not None else "no cycles"
-        )
+        cycles = f"{count(measurement.cycles)} cycles" if measurement.cycles is not None else "no cycles"
         lines.append(
             f"{cycles}, {percent(measurement.exact)} of outputs equal to TOSA, measured "
             f"({measurement.simulator} {measurement.version})".replace(" )", ")")
@@ -94,32 +89,71 @@ def when(run: Run) -> str:
 
 RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Run", lambda r: str(r.run.number), lambda r: r.run.number),
-    Column("Best", lambda r: "\u25cf" if r.is_best else "", None,
-           "Pareto-optimal in accuracy, cycles and SRAM, among the runs with the fewest CPU "
-           "operators"),
-    Column("Accuracy", lambda r: accuracy_text(r.run), lambda r: r.run.accuracy,
-           "Custom metric, else top-1, else SQNR; measured on host (PyTorch)"),
+    Column(
+        "Best",
+        lambda r: "\u25cf" if r.is_best else "",
+        None,
+        "Pareto-optimal in accuracy, cycles and SRAM, among the runs with the fewest CPU operators",
+    ),
+    Column(
+        "Accuracy",
+        lambda r: accuracy_text(r.run),
+        lambda r: r.run.accuracy,
+        "Custom metric, else top-1, else SQNR; measured on host (PyTorch)",
+    ),
     Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),
-    Column("Compiled", lambda r: r.run.gate.verdict if r.run.gate else DASH, None,
-           "Whether the compiled program is the quantized model, within the limits; computed"),
-    Column("Accurate", _accurate, None,
-           "Whether the program is close enough to the float model, within the limits"),
-    Column("Cycles", _cost(lambda c: c.cycles, count), _value(lambda c: c.cycles),
-           "Estimated by Vela; a dash before compilation"),
-    Column("Measured", lambda r: DASH if _measured(r.run) is None else count(_measured(r.run)),
-           lambda r: _measured(r.run), "NPU cycles measured on an FVP or a board"),
-    Column("SRAM [KiB]", _cost(lambda c: c.sram_bytes, lambda v: kib(int(v))),
-           _value(lambda c: c.sram_bytes), "Peak, estimated by Vela"),
-    Column("CPU ops", _cost(lambda c: c.cpu_nodes, count), _value(lambda c: c.cpu_nodes),
-           "Operators on the CPU; the row's tooltip has their roughly estimated cycles"),
+    Column(
+        "Compiled",
+        lambda r: r.run.gate.verdict if r.run.gate else DASH,
+        None,
+        "Whether the compiled program is the quantized model, within the limits; computed",
+    ),
+    Column(
+        "Accurate",
+        _accurate,
+        None,
+        "Whether the program is close enough to the float model, within the limits",
+    ),
+    Column(
+        "Cycles",
+        _cost(lambda c: c.cycles, count),
+        _value(lambda c: c.cycles),
+        "Estimated by Vela; a dash before compilation",
+    ),
+    Column(
+        "Measured",
+        lambda r: DASH if _measured(r.run) is None else count(_measured(r.run)),
+        lambda r: _measured(r.run),
+        "NPU cycles measured on an FVP or a board",
+    ),
+    Column(
+        "SRAM [KiB]",
+        _cost(lambda c: c.sram_bytes, lambda v: kib(int(v))),
+        _value(lambda c: c.sram_bytes),
+        "Peak, estimated by Vela",
+    ),
+    Column(
+        "CPU ops",
+        _cost(lambda c: c.cpu_nodes, count),
+        _value(lambda c: c.cpu_nodes),
+        "Operators on the CPU; the row's tooltip has their roughly estimated cycles",
+    ),
     Column("Rules", lambda r: rules_line(r.run)),
-    Column("Constants [KiB]", _cost(lambda c: c.flash_bytes, lambda v: kib(int(v))),
-           _value(lambda c: c.flash_bytes), "Weights and commands, estimated by Vela"),
-    Column("Equal to TOSA", lambda r: percent(_exact(r.run)), lambda r: _exact(r.run),
-           "Fraction of simulator output elements equal to the TOSA reference model"),
+    Column(
+        "Constants [KiB]",
+        _cost(lambda c: c.flash_bytes, lambda v: kib(int(v))),
+        _value(lambda c: c.flash_bytes),
+        "Weights and commands, estimated by Vela",
+    ),
+    Column(
+        "Equal to TOSA",
+        lambda r: percent(_exact(r.run)),
+        lambda r: _exact(r.run),
+        "Fraction of simulator output elements equal to the TOSA reference model",
+    ),
     Column("Target", lambda r: r.run.target.id),
     Column("Time", lambda r: when(r.run), None, "Time of the run (UTC)"),
-)  # fmt: skip
+)
 
 
 class RunTableModel(FigureTableModel[RunRow]):

@@ -67,9 +67,8 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
     """A table model over any rows. ``row`` is a sorted position, ``source_row`` the given one."""
 
     def __init__(
-        self, columns: Sequence[Column[Row]], tooltip: Callable[[Row], str],
-        parent: QObject | None = None,
-    ) -> None:  # fmt: skip
+        self, columns: Sequence[Column[Row]], tooltip: Callable[[Row], str], parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._columns = tuple(columns)
         self._tooltip = tooltip
@@ -179,8 +178,7 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
             there = [source_row for source_row in self._order if values[source_row] is not None]
             missing = [source_row for source_row in self._order if values[source_row] is None]
             there.sort(
-                key=lambda source_row: _key(values[source_row]),
-                reverse=order == Qt.SortOrder.DescendingOrder,
+                key=lambda source_row: _key(values[source_row]), reverse=order == Qt.SortOrder.DescendingOrder
             )
             self._order = there + missing
         self._shown_at = {source_row: shown for shown, source_row in enumerate(self._order)}
@@ -373,9 +371,7 @@ class FigureView(QTableView):
             self.setStyleSheet(look)
 
     def _has_texts(self, column: int) -> bool:
-        side = self.model().headerData(
-            column, Qt.Orientation.Horizontal, Qt.ItemDataRole.TextAlignmentRole
-        )
+        side = self.model().headerData(column, Qt.Orientation.Horizontal, Qt.ItemDataRole.TextAlignmentRole)
         return not bool(side & Qt.AlignmentFlag.AlignRight)
 
     def _gives_way(self, column: int) -> bool:
@@ -387,9 +383,7 @@ class FigureView(QTableView):
         policy = Qt.ScrollBarPolicy
         is_empty = not self._figures.rowCount()
         # Without rows there is nothing to scroll to.
-        self.setHorizontalScrollBarPolicy(
-            policy.ScrollBarAlwaysOff if is_empty else policy.ScrollBarAsNeeded
-        )
+        self.setHorizontalScrollBarPolicy(policy.ScrollBarAlwaysOff if is_empty else policy.ScrollBarAsNeeded)
         shown = [w for c, w in enumerate(self._wanted) if not self.isColumnHidden(c)]
         missing = sum(shown) - self.viewport().width()
         widths = list(self._wanted)

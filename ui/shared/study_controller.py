@@ -36,9 +36,14 @@ class StudyController(QObject, Generic[Found]):
     changed = Signal()
 
     def __init__(
-        self, study: StudyId, kind: type[Found], document: Document, runner: Runner, cache: Cache,
+        self,
+        study: StudyId,
+        kind: type[Found],
+        document: Document,
+        runner: Runner,
+        cache: Cache,
         parent: QObject,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(parent)
         self._study, self._kind, self._document = study, kind, document
         self._runner, self._cache = runner, cache

@@ -9,15 +9,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication
-from PySide6.QtWidgets import (
-    QFrame,
-    QGridLayout,
-    QHBoxLayout,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from ui.shared.board_fit import BoardFitReader
 from ui.shared.labels import ElidedLabel, Label, literal
@@ -171,15 +163,18 @@ class GainFigures(QWidget):
         grid.setContentsMargins(0, 2, 0, 2)
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(0)
-        for column, (name, unit, text, tip) in enumerate((
-            ("CPU ops", "", _change(gain.cpu_operators), "Operators on the CPU"),
-            ("NPU cycles", "", _change(gain.cycles), "NPU cycles"),
+        for column, (name, unit, text, tip) in enumerate(
             (
-                "Tensor SQNR" if alone else "SQNR", " dB",
-                "" if gain.sqnr_db is None else f"{gain.sqnr_db:+.1f}",
-                f"Signal to quantization noise ratio{alone}",
-            ),
-        )):  # fmt: skip
+                ("CPU ops", "", _change(gain.cpu_operators), "Operators on the CPU"),
+                ("NPU cycles", "", _change(gain.cycles), "NPU cycles"),
+                (
+                    "Tensor SQNR" if alone else "SQNR",
+                    " dB",
+                    "" if gain.sqnr_db is None else f"{gain.sqnr_db:+.1f}",
+                    f"Signal to quantization noise ratio{alone}",
+                ),
+            )
+        ):
             title, figure = Label(name, self), Label(text + unit if text else "\u2013", self)
             title.setObjectName("Hint")
             figure.setToolTip(literal(tip if text else f"{tip}: not known"))
@@ -299,9 +294,8 @@ class SuggestionController(QObject):
         self._context = context
         self._fit = BoardFitReader(context)
         self.study = StudyController(
-            "sensitivity", SensitivityResult, context.document, context.runner,
-            context.session.cache, self,
-        )  # fmt: skip
+            "sensitivity", SensitivityResult, context.document, context.runner, context.session.cache, self
+        )
         self.study.options = {"samples": DEFAULT_SAMPLES}
         self.study.changed.connect(self._on_studied)
         self.trials = SuggestionTrials(context, self)
@@ -370,9 +364,7 @@ class SuggestionController(QObject):
             rows.append((applied.title, text, is_last))
         return rows
 
-    def _found(
-        self, project: Project, program: LowerResult, folder: Path
-    ) -> tuple[Suggestion, ...]:
+    def _found(self, project: Project, program: LowerResult, folder: Path) -> tuple[Suggestion, ...]:
         exported = self._context.model_index.snapshot
         if exported is None:
             return ()
@@ -429,9 +421,7 @@ class SuggestionController(QObject):
         self._seen, self._applied = None, []
 
 
-def _written_away(
-    before: Sequence[Suggestion], after: Sequence[Suggestion]
-) -> list[Suggestion]:  # fmt: skip
+def _written_away(before: Sequence[Suggestion], after: Sequence[Suggestion]) -> list[Suggestion]:
     """Return the source changes that are no longer suggested."""
     still = {suggestion.id for suggestion in after}
     return [s for s in before if s.edit is None and s.id not in still]

@@ -60,14 +60,10 @@ class SuggestionTrials(QObject):
             before: Its figures; None if they are not known.
         """
         self._pending = []
-        shown = [
-            one if not one.improves else self._tried(one, project, before) for one in suggestions
-        ]
+        shown = [one if not one.improves else self._tried(one, project, before) for one in suggestions]
         return tuple(one for one in shown if one is not None)
 
-    def _tried(
-        self, suggestion: Suggestion, project: Project, before: Figures | None
-    ) -> Suggestion | None:
+    def _tried(self, suggestion: Suggestion, project: Project, before: Figures | None) -> Suggestion | None:
         """Return a suggestion with its figures; None while it is tried, or if it gains nothing.
 
         It has none yet where the project's code must not run.
@@ -103,9 +99,7 @@ class SuggestionTrials(QObject):
             if any(stage.state != "cached" for stage in stages):
                 return None
             evaluated, lowered = (cache.folder(stage.key) for stage in stages)
-            return Figures(
-                load_result(EvaluateResult, evaluated), load_result(LowerResult, lowered)
-            )
+            return Figures(load_result(EvaluateResult, evaluated), load_result(LowerResult, lowered))
         except (OSError, WorkbenchError):
             return None
 

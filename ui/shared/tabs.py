@@ -6,15 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import (
-    QApplication,
-    QSplitter,
-    QTabBar,
-    QTabWidget,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QSplitter, QTabBar, QTabWidget, QToolButton, QVBoxLayout, QWidget
 
 from ui.shared.labels import literal
 
@@ -55,9 +47,8 @@ class SplitOrTabs(QWidget):
     """
 
     def __init__(
-        self, parts: Sequence[tuple[str, QWidget]], widths: Sequence[int], wide_px: int,
-        parent: QWidget,
-    ) -> None:  # fmt: skip
+        self, parts: Sequence[tuple[str, QWidget]], widths: Sequence[int], wide_px: int, parent: QWidget
+    ) -> None:
         super().__init__(parent)
         self._parts, self._wide_px = list(parts), wide_px
         self._shown = [True] * len(self._parts)

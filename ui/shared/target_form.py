@@ -10,13 +10,7 @@ from pathlib import Path
 from pydantic import JsonValue
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QStandardItemModel
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QFormLayout,
-    QLineEdit,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLineEdit, QWidget
 
 from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import PathField
@@ -45,9 +39,7 @@ class TargetForm(QWidget):
 
     chosen = Signal(object)
 
-    def __init__(
-        self, parent: QWidget | None = None, *, only: Collection[str] | None = None
-    ) -> None:
+    def __init__(self, parent: QWidget | None = None, *, only: Collection[str] | None = None) -> None:
         super().__init__(parent)
         self._only = only
         self._folder: Path | None = None
@@ -302,10 +294,12 @@ class BoardBox(QComboBox):
         if is_popup:
             window.hide()
         ask_to_open(
-            (window.parentWidget() if is_popup else None) or self, "Board description",
+            (window.parentWidget() if is_popup else None) or self,
+            "Board description",
             lambda name: self.chosen.emit(relative_to(Path(name), self._folder)),
-            start=self._folder, filters=[f"Boards (*{SUFFIX})"],
-        )  # fmt: skip
+            start=self._folder,
+            filters=[f"Boards (*{SUFFIX})"],
+        )
 
 
 def _spoken(board: str) -> str:

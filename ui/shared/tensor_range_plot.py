@@ -66,9 +66,7 @@ class HistogramChart(Chart):
             return
         ends = [*tensor.edges, *(grid or ())]
         air = (max(ends) - min(ends)) * 0.03 or 0.5
-        self.box.setLimits(
-            xMin=min(ends) - air, xMax=max(ends) + air, minXRange=tensor.step or None
-        )
+        self.box.setLimits(xMin=min(ends) - air, xMax=max(ends) + air, minXRange=tensor.step or None)
         self.box.setXRange(min(ends) - air, max(ends) + air, padding=0)
         if grid is not None:
             self.show_grid(*grid, tensor.step)
@@ -215,9 +213,7 @@ class ChannelChart(Chart):
             return
         left, right, _, _ = self.reach()
         channels = np.arange(tensor.channel_min.size, dtype=np.float64)
-        self._lines.setData(
-            *thinned(channels, tensor.channel_min, tensor.channel_max, (left, right))
-        )
+        self._lines.setData(*thinned(channels, tensor.channel_min, tensor.channel_max, (left, right)))
 
     def _tell_channel(self, point: QPointF) -> str:
         tensor, channel = self.tensor, round(point.x())

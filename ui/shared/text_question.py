@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 def ask_text(
-    parent: QWidget,
-    title: str,
-    label: str,
-    answer: Callable[[str], object],
-    proposals: Sequence[str] = (),
+    parent: QWidget, title: str, label: str, answer: Callable[[str], object], proposals: Sequence[str] = ()
 ) -> None:
     """Ask for a line of text in a window of its own, without waiting for it.
 

@@ -52,9 +52,13 @@ class TradeoffPlot(Chart):
     limits_changed = Signal(float, float)
 
     def __init__(
-        self, name: str, describe: Callable[[int], str], parent: QWidget | None = None, *,
+        self,
+        name: str,
+        describe: Callable[[int], str],
+        parent: QWidget | None = None,
+        *,
         has_limits: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name, "cycles, estimated (Vela)", "accuracy", parent)
         self.dots: tuple[Dot, ...] = ()
         self._describe = describe
@@ -174,10 +178,13 @@ class TradeoffPlot(Chart):
             is_chosen = index in self._chosen
             rims.append(pg.mkPen(theme.text if is_chosen else theme.surface, width=2))
         self._dots.setData(
-            x=[d.cycles for d in self.dots], y=[d.accuracy for d in self.dots],
-            size=sizes, brush=colours, pen=rims,
+            x=[d.cycles for d in self.dots],
+            y=[d.accuracy for d in self.dots],
+            size=sizes,
+            brush=colours,
+            pen=rims,
             symbol=["t1" if d.has_more_cpu else "o" for d in self.dots],
-        )  # fmt: skip
+        )
 
     def _nearest(self, point: QPointF) -> int | None:
         if not self.dots:

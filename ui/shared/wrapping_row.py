@@ -63,8 +63,7 @@ class _Lines(ItemLayout):
             for item in line:
                 size = item.sizeHint()
                 wide = min(size.width(), rect.width())
-                item.setGeometry(QRect(left, top + (high - size.height()) // 2, wide,
-                                       size.height()))  # fmt: skip
+                item.setGeometry(QRect(left, top + (high - size.height()) // 2, wide, size.height()))
                 left += wide + _GAP_PX
             top += high + _LINE_PX
 

@@ -216,8 +216,13 @@ def shortcut_pages() -> dict[str, str]:
     from workbench.guide import NOTE, table
 
     lines = ["# Keyboard shortcuts", "", NOTE.format("ui.shell.actions")]
-    lines += ["On macOS, Ctrl is the command key. Shortcuts of a single panel are listed on the "
-              "page of that panel.", "", "## Menus", ""]  # fmt: skip
+    lines += [
+        "On macOS, Ctrl is the command key. Shortcuts of a single panel are listed on the "
+        "page of that panel.",
+        "",
+        "## Menus",
+        "",
+    ]
     rows = [row for row in ACTIONS if row.id != LINE]
     lines += table(
         ("menu", "action", "keys"),

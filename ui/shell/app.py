@@ -68,9 +68,20 @@ DETAILS: dict[ScoreId, tuple[PanelId, str]] = {
     "bits": ("accuracy", ""),
 }
 _OF_A_PROJECT = {
-    "save", "save_as", "close", "settings", "target", "plugins",
-    "import_mase", "export_mase", "blame", "deliver", "report", "overlays", "inside",
-}  # fmt: skip
+    "save",
+    "save_as",
+    "close",
+    "settings",
+    "target",
+    "plugins",
+    "import_mase",
+    "export_mase",
+    "blame",
+    "deliver",
+    "report",
+    "overlays",
+    "inside",
+}
 
 
 class Workbench(QObject):
@@ -96,9 +107,7 @@ class Workbench(QObject):
         self.scores = Scores(self.document, self.session, context.pin, context.answers, self)
         window.populate(self.context, self.scores)
         self.programs = Programs(self.context.appearance, self.notices, self.window)
-        self.files = FileController(
-            self.document, self.notices, self.settings, self.programs, self.window
-        )
+        self.files = FileController(self.document, self.notices, self.settings, self.programs, self.window)
         self.runs = RunController(self.context, self.trust, self.window)
         self.deliveries = DeliverablesController(
             self.context, self.window, self.runs.run_to, self.programs.open
@@ -361,14 +370,14 @@ class Workbench(QObject):
             return
         names = ", ".join(job.title for job in running[:3])
         self.notices.question(
-            "Jobs are still running.", f"{names}. Finished results stay in the cache.",
+            "Jobs are still running.",
+            f"{names}. Finished results stay in the cache.",
             [
                 Action("Cancel", lambda: None),
-                Action("Stop jobs and close", lambda: self.files.leave(self._quit),
-                       destructive=True),
+                Action("Stop jobs and close", lambda: self.files.leave(self._quit), destructive=True),
             ],
             blocking=True,
-        )  # fmt: skip
+        )
 
     def _on_application_state(self, state: Qt.ApplicationState) -> None:
         if state == Qt.ApplicationState.ApplicationActive:
@@ -430,10 +439,7 @@ def settle() -> None:
 
 
 def _on_exception(
-    workbench: Workbench,
-    kind: type[BaseException],
-    error: BaseException,
-    trace: TracebackType | None,
+    workbench: Workbench, kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Report an unhandled exception to the user once, with the details for a bug report."""
     details = "".join(traceback.format_exception(kind, error, trace))

@@ -9,14 +9,7 @@ from PySide6.QtCore import QObject, QTimer
 
 from ui.shared.explanations import differences
 from ui.shared.panel import PanelContext
-from ui.shared.problem_list import (
-    Problem,
-    of_info,
-    on_the_cpu,
-    project_problems,
-    stage_problems,
-    warnings_of,
-)
+from ui.shared.problem_list import Problem, of_info, on_the_cpu, project_problems, stage_problems, warnings_of
 from ui.state.session import Planned
 from workbench.deploy import fitting
 from workbench.errors import ErrorInfo, Place, WorkbenchError

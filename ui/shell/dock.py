@@ -80,9 +80,15 @@ class Dock(QDockWidget):
     wanted = Signal()
 
     def __init__(
-        self, name: str, title: str, make: Callable[[QWidget], Panel], parent: QMainWindow,
-        theme: Callable[[], Theme], *, scrolls: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        title: str,
+        make: Callable[[QWidget], Panel],
+        parent: QMainWindow,
+        theme: Callable[[], Theme],
+        *,
+        scrolls: bool = False,
+    ) -> None:
         super().__init__(title, parent)
         self._theme = theme
         self._scrolls = scrolls

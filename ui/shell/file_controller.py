@@ -8,15 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QSize, Qt, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QScrollArea,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from ui.features.program_viewer.program_windows import SUFFIXES as PROGRAM_SUFFIXES
 from ui.features.program_viewer.program_windows import Programs
@@ -39,9 +31,11 @@ from workbench.samples import Sample, copy_sample
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
 _PROGRAMS = " ".join(f"*{suffix}" for suffix in PROGRAM_SUFFIXES)
 OPEN_FILTERS = (
-    f"Projects and programs (*{PROJECT_SUFFIX} {_PROGRAMS})", FILTER, f"Programs ({_PROGRAMS})",
+    f"Projects and programs (*{PROJECT_SUFFIX} {_PROGRAMS})",
+    FILTER,
+    f"Programs ({_PROGRAMS})",
     "All files (*)",
-)  # fmt: skip
+)
 Then = Callable[[], None]
 
 
@@ -57,9 +51,8 @@ class FileController(QObject):
     draft_asked = Signal(object)
 
     def __init__(
-        self, document: Document, notices: Notices, settings: Settings, programs: Programs,
-        window: QWidget,
-    ) -> None:  # fmt: skip
+        self, document: Document, notices: Notices, settings: Settings, programs: Programs, window: QWidget
+    ) -> None:
         super().__init__(window)
         self._document, self._notices = document, notices
         self._programs = programs
@@ -83,9 +76,12 @@ class FileController(QObject):
     def ask_copy(self, sample: Sample) -> None:
         """Ask where to copy a sample, then copy and open it."""
         ask_to_open(
-            self._window, f"Copy the sample {sample.title} to",
-            lambda name: self.copy_sample(sample, Path(name)), start=documents(), folder=True,
-        )  # fmt: skip
+            self._window,
+            f"Copy the sample {sample.title} to",
+            lambda name: self.copy_sample(sample, Path(name)),
+            start=documents(),
+            folder=True,
+        )
 
     def copy_sample(self, sample: Sample, folder: Path) -> None:
         """Copy a sample into a new folder below ``folder`` and open it."""
@@ -99,9 +95,12 @@ class FileController(QObject):
     def ask_open(self) -> None:
         """Ask for a project or a program to open."""
         ask_to_open(
-            self._window, "Open project or program", lambda name: self.open_path(Path(name)),
-            start=self._document.folder, filters=OPEN_FILTERS,
-        )  # fmt: skip
+            self._window,
+            "Open project or program",
+            lambda name: self.open_path(Path(name)),
+            start=self._document.folder,
+            filters=OPEN_FILTERS,
+        )
 
     def ask_new(self, model: str = "") -> None:
         """Ask for the settings of a new project; ``model`` fills in its field."""
@@ -150,12 +149,13 @@ class FileController(QObject):
         except ChangedOnDiskError as error:
             info = error.infos[0]
             self._notices.question(
-                info.message, info.hint,
+                info.message,
+                info.hint,
                 [
                     Action("Save as\u2026", lambda: self.ask_save_as(then)),
                     Action("Overwrite", lambda: self.save(then, overwrite=True), destructive=True),
                 ],
-            )  # fmt: skip
+            )
         except WorkbenchError as error:
             self._notices.error(error, [Action("Save as\u2026", lambda: self.ask_save_as(then))])
         else:
@@ -167,9 +167,12 @@ class FileController(QObject):
         if project is None:
             return
         dialog = ask_to_save(
-            self._window, "Save project", lambda name: self.save_as(Path(name), then),
-            f"{project.name}{PROJECT_SUFFIX}", filters=[FILTER],
-        )  # fmt: skip
+            self._window,
+            "Save project",
+            lambda name: self.save_as(Path(name), then),
+            f"{project.name}{PROJECT_SUFFIX}",
+            filters=[FILTER],
+        )
         # The paths of the project are relative to this folder.
         dialog.setDirectory(str(self._document.folder))
 
@@ -237,16 +240,13 @@ class FileController(QObject):
         except ProjectInUseError as error:
             info = error.infos[0]
             self._notices.question(
-                info.message, info.hint,
+                info.message,
+                info.hint,
                 [
                     Action("Open read-only", lambda: self._open(path, read_only=True)),
-                    Action(
-                        "Open anyway",
-                        lambda: self._open(path, take_over=True),
-                        destructive=True,
-                    ),
+                    Action("Open anyway", lambda: self._open(path, take_over=True), destructive=True),
                 ],
-            )  # fmt: skip
+            )
         except WorkbenchError as error:
             self._settings.forget_recent(path)
             self._notices.error(_unopened(path, error))
@@ -270,16 +270,19 @@ class FileController(QObject):
             return edits.set_evaluation(project, data, project.evaluation.metric)
 
         self._notices.question(
-            f"Use {path.name} as which data?", "",
+            f"Use {path.name} as which data?",
+            "",
             [
-                Action("Calibration", lambda: self._edit(
-                    f"Set calibration data to {path.name}", lambda p: edits.set_calibration(p, data)
-                )),
-                Action("Evaluation", lambda: self._edit(f"Set evaluation data to "
-                                                        f"{path.name}", evaluate)),
+                Action(
+                    "Calibration",
+                    lambda: self._edit(
+                        f"Set calibration data to {path.name}", lambda p: edits.set_calibration(p, data)
+                    ),
+                ),
+                Action("Evaluation", lambda: self._edit(f"Set evaluation data to {path.name}", evaluate)),
                 Action("Cancel", lambda: None),
             ],
-        )  # fmt: skip
+        )
 
     def _edit(self, text: str, edit: Callable[[Project], Project]) -> None:
         self._document.apply(text, edit)
@@ -299,10 +302,7 @@ class FileController(QObject):
         self._notices.question(
             f"Another program changed {name}.",
             "Reloading is one undo step.",
-            [
-                Action("Reload", self._reload),
-                Action("Keep my version", self._document.keep_ours),
-            ],
+            [Action("Reload", self._reload), Action("Keep my version", self._document.keep_ours)],
         )
 
     def _reload(self) -> None:

@@ -19,30 +19,14 @@ from PySide6.QtGui import (
     QPaintEvent,
     QUndoStack,
 )
-from PySide6.QtWidgets import (
-    QMainWindow,
-    QMenu,
-    QPushButton,
-    QStackedWidget,
-    QTabWidget,
-    QToolBar,
-    QWidget,
-)
+from PySide6.QtWidgets import QMainWindow, QMenu, QPushButton, QStackedWidget, QTabWidget, QToolBar, QWidget
 
 from ui.shared.labels import Label
 from ui.shared.tab_order import move_focus, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
 from ui.shell.dock import Dock, arrange, show_titles, tab_bars
-from ui.shell.panels import (
-    FIRST,
-    PANELS,
-    RUN_BAR_PX,
-    SCOREBOARD_PX,
-    WORKSPACES,
-    PanelRow,
-    WorkspaceId,
-)
+from ui.shell.panels import FIRST, PANELS, RUN_BAR_PX, SCOREBOARD_PX, WORKSPACES, PanelRow, WorkspaceId
 from ui.shell.workspaces import Place, Rail, Workspaces
 from workbench.pipeline.stages import STAGES
 
@@ -147,13 +131,12 @@ class MainWindow(QMainWindow):
         # Parts are made where they stay: one that moves gets its style again.
         self.welcome = WelcomePage(lambda: appearance.theme, self.cover)
         self.pipeline = PipelineBar(lambda: appearance.theme, self._run_place)
-        self.scoreboard = Scoreboard(
-            scores, context.history, lambda: appearance.theme, self._scores_place
-        )
+        self.scoreboard = Scoreboard(scores, context.history, lambda: appearance.theme, self._scores_place)
         for slot, part in (
-            (self.cover, self.welcome), (self._run_place, self.pipeline),
+            (self.cover, self.welcome),
+            (self._run_place, self.pipeline),
             (self._scores_place, self.scoreboard),
-        ):  # fmt: skip
+        ):
             slot.fill(part)
         for name in ("sides", "palette", "theme"):
             self.pipeline.add_tool(self.actions_by_id[name])
@@ -402,9 +385,13 @@ class MainWindow(QMainWindow):
         if workspace is not None:
             home = self.workspaces.homes[workspace]
         dock = Dock(
-            row.id, row.title, lambda parent: row.load()(self.context, parent), home,
-            lambda: self.appearance.theme, scrolls=workspace is not None,
-        )  # fmt: skip
+            row.id,
+            row.title,
+            lambda parent: row.load()(self.context, parent),
+            home,
+            lambda: self.appearance.theme,
+            scrolls=workspace is not None,
+        )
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
         home.addDockWidget(area, dock)
         dock.wanted.connect(self.fill_panels)

@@ -30,16 +30,23 @@ class MaseController(QObject):
     def ask_import(self) -> None:
         """Ask for a file to import rules from."""
         ask_to_open(
-            self._window, TITLE, lambda name: self.take(Path(name)), start=self._document.folder,
+            self._window,
+            TITLE,
+            lambda name: self.take(Path(name)),
+            start=self._document.folder,
             filters=FILTERS,
-        )  # fmt: skip
+        )
 
     def ask_export(self) -> None:
         """Ask for a file to export the rules to."""
         ask_to_save(
-            self._window, TITLE, lambda name: self.write(Path(name)), "pass_args.toml",
-            start=self._document.folder, filters=FILTERS,
-        )  # fmt: skip
+            self._window,
+            TITLE,
+            lambda name: self.write(Path(name)),
+            "pass_args.toml",
+            start=self._document.folder,
+            filters=FILTERS,
+        )
 
     def take(self, path: Path) -> None:
         """Import a file. Asks which variant of the number formats is meant."""
@@ -62,7 +69,7 @@ class MaseController(QObject):
                 Action("MASE implementation", partial(self._put, path, forms[1])),
                 Action("Cancel", lambda: None),
             ],
-        )  # fmt: skip
+        )
 
     def write(self, path: Path) -> None:
         """Write the rules as TOML, or as JSON if the file name ends in ``.json``."""
@@ -79,9 +86,7 @@ class MaseController(QObject):
             where = Place(kind="file", id=str(path))
             self._notices.error(
                 failure(
-                    f"The file cannot be written: {error.strerror}.",
-                    where=where,
-                    code="file-not-writable",
+                    f"The file cannot be written: {error.strerror}.", where=where, code="file-not-writable"
                 )
             )
         else:

@@ -72,9 +72,8 @@ class PreferencesDialog(QDialog):
     cache_cleared = Signal()
 
     def __init__(
-        self, settings: Settings, appearance: Appearance, cache: Cache, trust: TrustStore,
-        parent: QWidget,
-    ) -> None:  # fmt: skip
+        self, settings: Settings, appearance: Appearance, cache: Cache, trust: TrustStore, parent: QWidget
+    ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Preferences")
@@ -103,9 +102,7 @@ class PreferencesDialog(QDialog):
         self.theme.setCurrentIndex(self.theme.findData(self._appearance.theme.name))
         self.theme.activated.connect(self._on_theme_activated)
         self.warm = QCheckBox("Start the engine in advance", self)
-        self.warm.setToolTip(
-            "Uses about 500 MB of memory; the first run starts several seconds earlier"
-        )
+        self.warm.setToolTip("Uses about 500 MB of memory; the first run starts several seconds earlier")
         self.warm.setChecked(self._settings.warm_engines)
         self.warm.clicked.connect(partial(setattr, self._settings, "warm_engines"))
         self.ahead = QCheckBox("Compile in the background after evaluation", self)
@@ -146,9 +143,7 @@ class PreferencesDialog(QDialog):
         form.addRow("Simulation timeout", self.time_limit)
 
     def _on_machine_edited(self, *_: object) -> None:
-        changes = {
-            "executorch": self.checkout.text(), "timeout_s": 60.0 * self.time_limit.value(),
-        }  # fmt: skip
+        changes = {"executorch": self.checkout.text(), "timeout_s": 60.0 * self.time_limit.value()}
         with contextlib.suppress(WorkbenchError):
             save_settings(load_settings().model_copy(update=changes))
 

@@ -31,15 +31,29 @@ from workbench.targets import target_of
 EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "run", "package")
 NOTABLE_S = 10.0
 RESULT_PANELS: dict[StageId, PanelId] = {
-    "export": "graph", "prepare": "graph", "convert": "graph", "import_model": "modules",
-    "calibrate": "ranges", "evaluate": "accuracy", "verify": "accuracy", "lower": "cost",
-    "run": "simulator", "package": "deliverables",
-}  # fmt: skip
+    "export": "graph",
+    "prepare": "graph",
+    "convert": "graph",
+    "import_model": "modules",
+    "calibrate": "ranges",
+    "evaluate": "accuracy",
+    "verify": "accuracy",
+    "lower": "cost",
+    "run": "simulator",
+    "package": "deliverables",
+}
 STUDY_PANELS: dict[StudyId, PanelId] = {
-    "sensitivity": "sensitivity", "search": "search", "sweep": "devices", "matrix": "devices",
-    "placement": "devices", "budget": "memory", "sample": "sample", "training": "training",
-    "runner": "simulator", "blame": "problems",
-}  # fmt: skip
+    "sensitivity": "sensitivity",
+    "search": "search",
+    "sweep": "devices",
+    "matrix": "devices",
+    "placement": "devices",
+    "budget": "memory",
+    "sample": "sample",
+    "training": "training",
+    "runner": "simulator",
+    "blame": "problems",
+}
 
 
 class RunController(QObject):
@@ -139,9 +153,7 @@ class RunController(QObject):
             [
                 Action("Allow and run", allow),
                 Action(
-                    "View code\u2026",
-                    lambda: TrustDialog(code, allow, self._window).open(),
-                    is_default=True,
+                    "View code\u2026", lambda: TrustDialog(code, allow, self._window).open(), is_default=True
                 ),
                 Action("Cancel", lambda: None),
             ],
@@ -187,9 +199,12 @@ class DeliverablesController(QObject):
     """
 
     def __init__(
-        self, context: PanelContext, window: MainWindow, run_to: Callable[[StageId], None],
+        self,
+        context: PanelContext,
+        window: MainWindow,
+        run_to: Callable[[StageId], None],
         show_program: Callable[[Path], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(window)
         self._context, self._window, self._run_to = context, window, run_to
         self._show_program = show_program
@@ -200,9 +215,12 @@ class DeliverablesController(QObject):
             self._say_none()
             return
         ask_to_open(
-            self._window, "Export deliverables to", lambda name: self.deliver(Path(name)),
-            start=self._context.document.folder, folder=True,
-        )  # fmt: skip
+            self._window,
+            "Export deliverables to",
+            lambda name: self.deliver(Path(name)),
+            start=self._context.document.folder,
+            folder=True,
+        )
 
     def deliver(self, target: Path, *, allow_differences: bool = False) -> None:
         """Copy the deliverables of the present configuration into a folder.
@@ -274,27 +292,32 @@ class DeliverablesController(QObject):
 
     def _say_none(self) -> None:
         self._context.notices.info(
-            "No files to export yet.", "Package the program first.",
+            "No files to export yet.",
+            "Package the program first.",
             [Action("Package", lambda: self._run_to("package"))],
-        )  # fmt: skip
+        )
 
     def ask_report(self) -> None:
         """Ask for a file and write the report into it."""
         project = self._context.document.project
         ask_to_save(
-            self._window, "Export report to", lambda name: self.report(Path(name)),
+            self._window,
+            "Export report to",
+            lambda name: self.report(Path(name)),
             f"{project.name if project else 'untitled'}-report.html",
             start=self._context.document.folder,
             filters=["Web page (*.html)"],
-        )  # fmt: skip
+        )
 
     def ask_overlays(self) -> None:
         """Ask for a folder and write the graph, its figures and the timeline into it."""
         ask_to_open(
-            self._window, "Export for Model Explorer and Perfetto to",
+            self._window,
+            "Export for Model Explorer and Perfetto to",
             lambda name: self.overlays(Path(name)),
-            start=self._context.document.folder, folder=True,
-        )  # fmt: skip
+            start=self._context.document.folder,
+            folder=True,
+        )
 
     def overlays(self, target: Path) -> None:
         """Write the present graph and its figures for other programs."""
@@ -312,9 +335,7 @@ class DeliverablesController(QObject):
                 write_file(target / name, data)
         except OSError as error:
             message = f"The files cannot be written: {error.strerror or error}."
-            self._context.notices.error(
-                failure(message, "Choose another folder.", code="file-not-writable")
-            )
+            self._context.notices.error(failure(message, "Choose another folder.", code="file-not-writable"))
             return
         except WorkbenchError as error:
             self._context.notices.error(error)
@@ -336,20 +357,19 @@ class DeliverablesController(QObject):
             write_file(target, text.encode())
         except OSError as error:
             message = f"The report cannot be written: {error.strerror or error}."
-            self._context.notices.error(
-                failure(message, "Choose another file.", code="file-not-writable")
-            )
+            self._context.notices.error(failure(message, "Choose another file.", code="file-not-writable"))
             return
         except WorkbenchError as error:
             self._context.notices.error(error)
             return
         self._context.notices.success(
-            f"Report written to {target}.", "",
+            f"Report written to {target}.",
+            "",
             [
                 Action("Open", lambda: open_externally(target)),
                 Action("Open folder", lambda: open_externally(target.parent)),
             ],
-        )  # fmt: skip
+        )
 
 
 def open_externally(path: Path) -> None:
@@ -386,12 +406,10 @@ class RejectedController(QObject):
         more = len(result.culprits) - _SHOWN
         names += f" and {more} more" if more > 0 else ""
         self._context.notices.question(
-            f"The compiler rejects {names}.", result.reason,
-            [
-                Action("Keep on CPU", partial(self._keep_off, result.culprits)),
-                Action("Ignore", lambda: None),
-            ],
-        )  # fmt: skip
+            f"The compiler rejects {names}.",
+            result.reason,
+            [Action("Keep on CPU", partial(self._keep_off, result.culprits)), Action("Ignore", lambda: None)],
+        )
 
     def _keep_off(self, culprits: tuple[Culprit, ...]) -> None:
         def edit(project: Project) -> Project:

@@ -105,9 +105,7 @@ class ScoreTile(QAbstractButton):
             return
         colour = {True: theme.good, False: theme.bad, None: theme.muted}[score.is_better]
         painter.setPen(QColor(colour))
-        painter.drawText(
-            room, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, score.delta
-        )
+        painter.drawText(room, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, score.delta)
 
     def _font(self, pixels: int, *, bold: bool = False) -> QFont:
         font = QFont(self.font())

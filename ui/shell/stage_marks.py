@@ -126,10 +126,15 @@ def is_bad(view: StageView) -> bool:
 def paint_state(painter: QPainter, centre: QPointF, view: StageView, theme: Theme) -> None:
     """Paint the mark of a stage's state, which has its own shape and colour."""
     state = "failed" if is_bad(view) else view.state
-    colour = QColor({
-        "cached": theme.warning if view.low else theme.good, "running": theme.accent,
-        "failed": theme.bad, "blocked": theme.warning, "queued": theme.accent,
-    }.get(state, theme.muted))  # fmt: skip
+    colour = QColor(
+        {
+            "cached": theme.warning if view.low else theme.good,
+            "running": theme.accent,
+            "failed": theme.bad,
+            "blocked": theme.warning,
+            "queued": theme.accent,
+        }.get(state, theme.muted)
+    )
     painter.setPen(QPen(colour, 1.6, c=Qt.PenCapStyle.RoundCap))
     painter.setBrush(Qt.BrushStyle.NoBrush)
     match state:
@@ -168,9 +173,8 @@ class StageGroup(QWidget):
     """The dots of some stages, with what they do together below a label of two lines."""
 
     def __init__(
-        self, title: str, buttons: Sequence[StageButton], theme: Callable[[], Theme],
-        parent: QWidget,
-    ) -> None:  # fmt: skip
+        self, title: str, buttons: Sequence[StageButton], theme: Callable[[], Theme], parent: QWidget
+    ) -> None:
         super().__init__(parent)
         self._title, self._buttons, self._theme = title, tuple(buttons), theme
         self.label, self.state = Label(title, self), Label("", self)

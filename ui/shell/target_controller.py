@@ -6,14 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QSize, Qt, Signal
-from PySide6.QtWidgets import (
-    QDialog,
-    QDialogButtonBox,
-    QTreeWidget,
-    QTreeWidgetItem,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QTreeWidget, QTreeWidgetItem, QVBoxLayout, QWidget
 
 from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import TallForm, make_primary
@@ -110,8 +103,7 @@ class TargetController(QObject):
         # The form shows the present target until the question is answered.
         self._window.pipeline.render_project(project, self._document.folder)
         self._notices.question(
-            f"{count} rule{'' if count == 1 else 's'} cannot be used for "
-            f"{target_of(choice.id).title}.",
+            f"{count} rule{'' if count == 1 else 's'} cannot be used for {target_of(choice.id).title}.",
             "\n".join(("Converted, in one undo step:", *lines)),
             [
                 Action("Convert the rules", partial(self._convert, title, choice)),
@@ -261,9 +253,12 @@ class PluginsDialog(QDialog):
 
     def _ask(self) -> None:
         ask_to_open(
-            self, "Add plug-in", lambda name: self.take(Path(name)), start=self._document.folder,
+            self,
+            "Add plug-in",
+            lambda name: self.take(Path(name)),
+            start=self._document.folder,
             filters=["Python (*.py)"],
-        )  # fmt: skip
+        )
 
     def _remove(self) -> None:
         item = self.tree.currentItem()

@@ -99,10 +99,13 @@ class ToolchainsDialog(QDialog):
         chosen.addWidget(self.remove)
         grid = QGridLayout()
         grid.setColumnStretch(1, 1)
-        for row, (title, field, button) in enumerate((
-            ("Name", self.name, None), ("Interpreter", self.python, self.add),
-            ("Or release", self.spec, self.create_button),
-        )):  # fmt: skip
+        for row, (title, field, button) in enumerate(
+            (
+                ("Name", self.name, None),
+                ("Interpreter", self.python, self.add),
+                ("Or release", self.spec, self.create_button),
+            )
+        ):
             grid.addWidget(Label(title, self), row, 0)
             grid.addWidget(field, row, 1)
             if button is not None:

@@ -32,9 +32,8 @@ class WindowController(QObject):
     cache_cleared = Signal()
 
     def __init__(
-        self, context: PanelContext, trust: TrustStore, window: MainWindow,
-        open_path: Callable[[Path], None],
-    ) -> None:  # fmt: skip
+        self, context: PanelContext, trust: TrustStore, window: MainWindow, open_path: Callable[[Path], None]
+    ) -> None:
         super().__init__(window)
         self._context, self._trust, self._window = context, trust, window
         self._open = open_path
@@ -110,9 +109,7 @@ class WindowController(QObject):
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setLabelText("Layout name")
         dialog.textValueSelected.connect(
-            lambda name: self._context.settings.save_layout(
-                name or "mine", self._window.layout_parts()
-            )
+            lambda name: self._context.settings.save_layout(name or "mine", self._window.layout_parts())
         )
         dialog.open()
 
@@ -234,23 +231,61 @@ class Navigation(QObject):
 
 
 # The parts of the project that the dialog Project settings edits.
-SETTINGS = frozenset({
-    "name", "model", "calibration", "evaluation", "verification", "gate", "accuracy", "target",
-    "board", "training_function", "trained_weights", "split_outputs", "output_factors",
-    "notes",
-    "toolchain", "toolchain_versions",
-})  # fmt: skip
+SETTINGS = frozenset(
+    {
+        "name",
+        "model",
+        "calibration",
+        "evaluation",
+        "verification",
+        "gate",
+        "accuracy",
+        "target",
+        "board",
+        "training_function",
+        "trained_weights",
+        "split_outputs",
+        "output_factors",
+        "notes",
+        "toolchain",
+        "toolchain_versions",
+    }
+)
 # Where the options are set that are no settings, by the first part of their key.
 _OF_RULES = (
-    "rules", "config", "presets", "scheme", "width", "frac_width", "exponent_width", "block_size",
-    "block_dim", "parallelism", "quantile_search", "round_mode", "means", "levels", "bias",
-    "mase_compatible", "operation", "role", "pass_args",
-)  # fmt: skip
+    "rules",
+    "config",
+    "presets",
+    "scheme",
+    "width",
+    "frac_width",
+    "exponent_width",
+    "block_size",
+    "block_dim",
+    "parallelism",
+    "quantile_search",
+    "round_mode",
+    "means",
+    "levels",
+    "bias",
+    "mase_compatible",
+    "operation",
+    "role",
+    "pass_args",
+)
 OPTION_PANELS: Mapping[str, PanelId] = {
     **dict.fromkeys(_OF_RULES, "rules"),
-    "ranges": "ranges", "range_methods": "ranges", "improvers": "weight_transforms",
+    "ranges": "ranges",
+    "range_methods": "ranges",
+    "improvers": "weight_transforms",
     "improving": "weight_transforms",
-    "compressions": "modules", "learning_rate": "training", "train": "search", "targets": "devices",
-    "run": "runs", "flash": "simulator", "port": "simulator", "address": "simulator",
-}  # fmt: skip
+    "compressions": "modules",
+    "learning_rate": "training",
+    "train": "search",
+    "targets": "devices",
+    "run": "runs",
+    "flash": "simulator",
+    "port": "simulator",
+    "address": "simulator",
+}
 SIMULATORS = frozenset({"FVP", "board"})

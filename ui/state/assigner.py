@@ -23,9 +23,7 @@ from workbench.targets import target_of
 Config = str | OwnConfig
 
 
-def preset_ids(
-    project: Project | None, kind: RuleKind = "module_name", device: str = ""
-) -> list[str]:
+def preset_ids(project: Project | None, kind: RuleKind = "module_name", device: str = "") -> list[str]:
     """Return the names of the built-in and custom configs that fit a kind of rule.
 
     Only configs of the kind that the project's target, or ``device``, accepts.
@@ -33,9 +31,7 @@ def preset_ids(
     own = dict(project.presets) if project else {}
     named = device or (project.target.id if project else "")
     takes, is_placement = _config_type(named), kind != "io" and _places(named)
-    fitting = [
-        p for p in PRESETS if (is_placement or not p.places) and (kind == "io" or not p.io_only)
-    ]
+    fitting = [p for p in PRESETS if (is_placement or not p.places) and (kind == "io" or not p.io_only)]
     offered = [p.id for p in fitting if p.config is None or isinstance(p.config, takes)]
     offered.sort(key=lambda name: PRESETS_BY_ID[name].config is None)
     return offered + [name for name, config in own.items() if isinstance(config, takes)]
@@ -114,11 +110,7 @@ class Assigner(QObject):
     """Applies a config to modules or nodes as a named undo step."""
 
     def __init__(
-        self,
-        document: Document,
-        model_index: ModelIndex,
-        notices: Notices,
-        parent: QObject | None = None,
+        self, document: Document, model_index: ModelIndex, notices: Notices, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
         self._document, self._model_index, self._notices = document, model_index, notices

@@ -32,9 +32,7 @@ LATEST_AUTOSAVE_MS = 5000
 class ReplaceProject(QUndoCommand):
     """Replaces the project's value. Never fails, because both values are valid."""
 
-    def __init__(
-        self, text: str, before: Project, after: Project, put: Callable[[Project], None]
-    ) -> None:
+    def __init__(self, text: str, before: Project, after: Project, put: Callable[[Project], None]) -> None:
         super().__init__(text)
         self._before, self._after, self._put = before, after, put
 

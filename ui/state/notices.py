@@ -94,21 +94,30 @@ class Notices(QObject):
         hint = "\n".join(part for part in (first.hint, more) if part)
         self._post(
             Notice(
-                next(self._ids), "error", first.message, hint, first.details, first.where,
-                tuple(actions), lasts_s=None,
+                next(self._ids),
+                "error",
+                first.message,
+                hint,
+                first.details,
+                first.where,
+                tuple(actions),
+                lasts_s=None,
             )
-        )  # fmt: skip
+        )
 
-    def question(
-        self, text: str, hint: str, actions: Sequence[Action], *, blocking: bool = False
-    ) -> None:
+    def question(self, text: str, hint: str, actions: Sequence[Action], *, blocking: bool = False) -> None:
         """Post a question. The first action is the default. Closing it runs no action."""
         self._post(
             Notice(
-                next(self._ids), "question", text, hint, actions=tuple(actions), lasts_s=None,
+                next(self._ids),
+                "question",
+                text,
+                hint,
+                actions=tuple(actions),
+                lasts_s=None,
                 blocking=blocking,
             )
-        )  # fmt: skip
+        )
 
     def choose(self, notice_id: int, title: str) -> None:
         """Run one action of a notice and close the notice."""
@@ -132,9 +141,7 @@ class Notices(QObject):
                 self.close(notice.id)
 
     def _post(self, notice: Notice) -> None:
-        same = [
-            n.id for n in self.open.values() if (n.level, n.text) == (notice.level, notice.text)
-        ]
+        same = [n.id for n in self.open.values() if (n.level, n.text) == (notice.level, notice.text)]
         for notice_id in same:
             self.close(notice_id)
         self.open[notice.id] = notice

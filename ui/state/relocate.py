@@ -30,9 +30,7 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
     def data(source: DataSource | None) -> DataSource | None:
         if source is None:
             return None
-        return source.model_copy(
-            update={"spec": moved(source.spec), "labels": moved(source.labels)}
-        )
+        return source.model_copy(update={"spec": moved(source.spec), "labels": moved(source.labels)})
 
     moved = partial(_moved, old=old, new=new)
     model, evaluation, target = project.model, project.evaluation, project.target
@@ -43,11 +41,9 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
         project,
         board=moved(project.board) if project.board.endswith(SUFFIX) else project.board,
         target=target,
-        model=model.model_copy(update={
-            "spec": moved(model.spec),
-            "inputs": moved(model.inputs),
-            "weights": moved(model.weights),
-        }),
+        model=model.model_copy(
+            update={"spec": moved(model.spec), "inputs": moved(model.inputs), "weights": moved(model.weights)}
+        ),
         rules=tuple(_moved_rule(rule, moved) for rule in project.rules),
         presets={name: _moved_config(c, moved) for name, c in project.presets.items()},
         plugins=tuple(moved(plugin) for plugin in project.plugins),
@@ -61,7 +57,7 @@ def relocate(project: Project, old: Path, new: Path) -> Project:
                 "decode": moved(evaluation.decode),
             }
         ),
-    )  # fmt: skip
+    )
 
 
 def _moved_rule(rule: Rule, moved: Callable[[str], str | None]) -> Rule:

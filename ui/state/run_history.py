@@ -85,9 +85,8 @@ class RunHistory(QThread):
         self._do(task)
 
     def keep(
-        self, projects: Sequence[Project], folder: Path, origin: str = "",
-        planned: Plan | None = None,
-    ) -> None:  # fmt: skip
+        self, projects: Sequence[Project], folder: Path, origin: str = "", planned: Plan | None = None
+    ) -> None:
         """Record the cached evaluations and simulations of some configurations.
 
         ``planned`` is the plan of all of them; None makes a plan for each.

@@ -92,9 +92,7 @@ class EngineLink(QThread):
 
     received = Signal(object)
 
-    def __init__(
-        self, factory: EngineFactory, toolchain: str, parent: QObject | None = None
-    ) -> None:
+    def __init__(self, factory: EngineFactory, toolchain: str, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._factory = factory
         self.toolchain = toolchain
@@ -194,9 +192,12 @@ class Runner(QObject):
     plan_changed = Signal()
 
     def __init__(
-        self, factory: EngineFactory, cache: Callable[[], Cache], trust: TrustStore,
+        self,
+        factory: EngineFactory,
+        cache: Callable[[], Cache],
+        trust: TrustStore,
         parent: QObject | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(parent)
         self._factory = factory
         self._cache = cache
@@ -294,9 +295,7 @@ class Runner(QObject):
         self._feed()
         return commands
 
-    def run_study(
-        self, study: StudyId, project: Project, folder: Path, options: dict[str, JsonValue]
-    ) -> str:
+    def run_study(self, study: StudyId, project: Project, folder: Path, options: dict[str, JsonValue]) -> str:
         """Start or continue a study on its lane; return the id of its job.
 
         Returns "" if trust must be asked for first.
@@ -313,9 +312,17 @@ class Runner(QObject):
         until, lane = STUDIES_BY_ID[study].needs, STUDIES_BY_ID[study].lane
         job_id = f"j{next(self._ids)}"
         job = Job(
-            job_id, title, lane, until, project, str(folder), study=study, options=options,
-            plan=self.plan_of(project, folder), code=code,
-        )  # fmt: skip
+            job_id,
+            title,
+            lane,
+            until,
+            project,
+            str(folder),
+            study=study,
+            options=options,
+            plan=self.plan_of(project, folder),
+            code=code,
+        )
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         self._feed()
@@ -345,9 +352,8 @@ class Runner(QObject):
             link.stop()
 
     def _add(
-        self, until: StageId, project: Project, folder: Path, code: str,
-        after: tuple[str, StageId] | None,
-    ) -> str:  # fmt: skip
+        self, until: StageId, project: Project, folder: Path, code: str, after: tuple[str, StageId] | None
+    ) -> str:
         job_id = f"j{next(self._ids)}"
         title = f"{project.name}: run to {STAGES_BY_ID[until].title}"
         planned = self.plan_of(project, folder)

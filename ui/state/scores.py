@@ -66,9 +66,7 @@ class Pin(QObject):
 
     changed = Signal()
 
-    def __init__(
-        self, document: Document, history: RunHistory, settings: Settings, parent: QObject
-    ) -> None:
+    def __init__(self, document: Document, history: RunHistory, settings: Settings, parent: QObject) -> None:
         super().__init__(parent)
         self._document, self._history, self._settings = document, history, settings
         history.changed.connect(self.changed)
@@ -125,21 +123,20 @@ class Scores(QObject):
     changed = Signal()
 
     def __init__(
-        self, document: Document, session: Session, pin: Pin, answers: Callable[[], Answers | None],
+        self,
+        document: Document,
+        session: Session,
+        pin: Pin,
+        answers: Callable[[], Answers | None],
         parent: QObject,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(parent)
         self._document, self._session, self.pin, self._answers = document, session, pin, answers
         self.values: tuple[Score, ...] = ()
         self._fitted: tuple[tuple[Path, str] | None, int | None] = (None, None)
         self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
         self._soon.timeout.connect(self.refresh)
-        for signal in (
-            session.results_changed,
-            session.planned_anew,
-            document.project_changed,
-            pin.changed,
-        ):
+        for signal in (session.results_changed, session.planned_anew, document.project_changed, pin.changed):
             signal.connect(lambda *_: self._soon.start())
 
     def refresh(self) -> None:
@@ -311,9 +308,11 @@ def _against_float(score: Score, figures: _Figures) -> Score:
 
 # Marks of the accuracy beside the figure that it follows from.
 _ACCURACY_SIGNS = {
-    "accurate enough": " \u2713", "low accuracy": " !", "not accurate enough": " \u2717",
+    "accurate enough": " \u2713",
+    "low accuracy": " !",
+    "not accurate enough": " \u2717",
     "not measured": "",
-}  # fmt: skip
+}
 
 
 def _is_labelled(accuracy: AccuracyResult | None) -> bool:
@@ -362,12 +361,8 @@ def _bits(figures: _Figures) -> Iterator[Score]:
 def _exported(figures: _Figures) -> Iterator[Score]:
     exported = figures.lowered.exported if figures.lowered else None
     score = Score(
-        "products",
-        "int8 products",
-        "\u2013",
-        "Not compiled yet.",
-        is_stale="lower" in figures.stale,
-    )  # fmt: skip
+        "products", "int8 products", "\u2013", "Not compiled yet.", is_stale="lower" in figures.stale
+    )
     if exported is not None:
         score = replace(
             score,
@@ -401,18 +396,12 @@ def _cost(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
         origin=f"{origin}: peak SRAM",
         is_bad=limit is not None and cost.sram_bytes > limit,
     )
-    cpu = replace(
-        cpu,
-        value=str(cost.cpu_nodes),
-        origin=_cpu_origin(cost),
-    )
+    cpu = replace(cpu, value=str(cost.cpu_nodes), origin=_cpu_origin(cost))
     if before is not None:
         if before.cycles:
             change = 100 * (cost.cycles - before.cycles) / before.cycles
             cycles = _compared(cycles, change, "{:.1f} %", grows=False)
-        sram = _compared(
-            sram, (cost.sram_bytes - before.sram_bytes) / _KIB, "{:,.1f} KiB", grows=False
-        )
+        sram = _compared(sram, (cost.sram_bytes - before.sram_bytes) / _KIB, "{:,.1f} KiB", grows=False)
         cpu = _compared(cpu, cost.cpu_nodes - before.cpu_nodes, "{:.0f}", grows=False)
     yield from (cycles, sram, cpu)
 
@@ -424,13 +413,7 @@ def _cpu_origin(cost: Cost) -> str:
 
 def _equal(figures: _Figures) -> Score:
     value, gate = figures.verified, figures.gate
-    score = Score(
-        "equal",
-        "NPU output",
-        "\u2013",
-        "Not verified yet.",
-        is_stale="verify" in figures.stale,
-    )
+    score = Score("equal", "NPU output", "\u2013", "Not verified yet.", is_stale="verify" in figures.stale)
     if value is None:
         return score
     text = "bit-exact" if value.exact == value.elements else f"within {value.max_lsb} LSB"

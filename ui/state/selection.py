@@ -53,9 +53,7 @@ class Selection(QObject):
         """Select nodes of the graph."""
         self._set(Selected(nodes=frozenset(ids), origin=origin))
 
-    def choose_tensors(
-        self, ids: Iterable[str], nodes: Iterable[str] = (), origin: str = ""
-    ) -> None:
+    def choose_tensors(self, ids: Iterable[str], nodes: Iterable[str] = (), origin: str = "") -> None:
         """Select tensors and the nodes that produce them."""
         self._set(Selected(tensors=frozenset(ids), nodes=frozenset(nodes), origin=origin))
 
@@ -71,6 +69,9 @@ class Selection(QObject):
         before = self._value
         self._value = value
         if (before.modules, before.nodes, before.tensors, before.rule) != (
-            value.modules, value.nodes, value.tensors, value.rule,
-        ):  # fmt: skip
+            value.modules,
+            value.nodes,
+            value.tensors,
+            value.rule,
+        ):
             self.changed.emit(value)

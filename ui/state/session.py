@@ -36,9 +36,7 @@ from workbench.protocol import (
     StageStarted,
 )
 
-ViewState = Literal[
-    "unknown", "stale", "cached", "queued", "running", "failed", "blocked", "unavailable"
-]
+ViewState = Literal["unknown", "stale", "cached", "queued", "running", "failed", "blocked", "unavailable"]
 
 
 @dataclass(frozen=True)
@@ -116,10 +114,14 @@ class Session(QObject):
             elapsed = time.monotonic() - running.since
             other = planned is not None and planned.key != running.key
             return replace(
-                view, state="running", key=running.key, elapsed_s=elapsed,
-                fraction=running.fraction, message=running.message,
+                view,
+                state="running",
+                key=running.key,
+                elapsed_s=elapsed,
+                fraction=running.fraction,
+                message=running.message,
                 reason="for the former rules" if other else "",
-            )  # fmt: skip
+            )
         if planned is None:
             return view
         view = replace(view, key=planned.key, reason=planned.reason)

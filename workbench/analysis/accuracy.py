@@ -16,13 +16,7 @@ from workbench.text import listed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workbench.results import (
-        AgainstFloat,
-        Dependence,
-        EvaluateResult,
-        OutputQuality,
-        VerifyResult,
-    )
+    from workbench.results import AgainstFloat, Dependence, EvaluateResult, OutputQuality, VerifyResult
 
 AccuracyVerdict = Literal["accurate enough", "low accuracy", "not accurate enough", "not measured"]
 # Differences of metrics are rounded: 0.95 - 0.94 is more than 0.01 in floating point.
@@ -136,9 +130,7 @@ class AccuracyResult(Frozen):
             part
             for part in self.parts
             if part.shared
-            and (
-                (part.held is False and PART in broken) or (part.constant and DEPENDENCE in broken)
-            )
+            and ((part.held is False and PART in broken) or (part.constant and DEPENDENCE in broken))
         )
 
     def _cause(self, limit: Limit) -> str:
@@ -170,10 +162,12 @@ class AccuracyResult(Frozen):
 
 _TITLES = {
     PART: "SQNR of a part against float [dB]",
-    "top1_loss": "top-1 lost against float", "metric_loss": "metric lost against float",
-    "metric_rise": "metric above float", "float_sqnr": "SQNR against float [dB]",
+    "top1_loss": "top-1 lost against float",
+    "metric_loss": "metric lost against float",
+    "metric_rise": "metric above float",
+    "float_sqnr": "SQNR against float [dB]",
     "float_argmax": "same class as float",
-}  # fmt: skip
+}
 
 
 def _part_words(part: AccuracyPart) -> str:
@@ -240,10 +234,14 @@ def accuracy_of(
     result = AccuracyResult(
         verdict=_verdict(rows, marks),
         reason="" if rows or marks else measured.why_none(reason),
-        limits=tuple(rows), marks=tuple(marks), data=measured.data,
-        parts=tuple(measured.parts()), ignored_inputs=ignored, constant_outputs=constant,
+        limits=tuple(rows),
+        marks=tuple(marks),
+        data=measured.data,
+        parts=tuple(measured.parts()),
+        ignored_inputs=ignored,
+        constant_outputs=constant,
         notes=(*measured.notes(), *(f"{row.name}: one sample has another class." for row in alone)),
-    )  # fmt: skip
+    )
     advice = (_ADVICE,) if result.lost_parts else ()
     return result.model_copy(update={"notes": (*result.notes, *advice)})
 
@@ -262,9 +260,7 @@ def _verdict(rows: Sequence[Limit], marks: Sequence[Limit]) -> AccuracyVerdict:
     return "low accuracy" if marks else "accurate enough"
 
 
-def accuracy_figures(
-    evaluated: EvaluateResult | None, verified: VerifyResult | None
-) -> dict[str, float]:
+def accuracy_figures(evaluated: EvaluateResult | None, verified: VerifyResult | None) -> dict[str, float]:
     """Return the figures of ``ACCURACY_FIGURES`` that exist."""
     return _Measured(Accuracy(), evaluated, verified).figures
 
@@ -362,10 +358,15 @@ class _Measured:
                 limit=f">= {least:g}" if is_limited else "",
                 held=row.decibels >= least if is_limited and least is not None else None,
                 agreement=quality.decided_equal / quality.decided
-                if quality.decided and not row.is_part else None,
-                program=row.program, samples=row.samples, not_finite=quality.not_finite,
-                output=row.output, constant=row.constant, shared=row.shared,
-            )  # fmt: skip
+                if quality.decided and not row.is_part
+                else None,
+                program=row.program,
+                samples=row.samples,
+                not_finite=quality.not_finite,
+                output=row.output,
+                constant=row.constant,
+                shared=row.shared,
+            )
 
     @property
     def _shown(self) -> list[_Row]:
@@ -402,9 +403,7 @@ class _Measured:
         value = self._evaluated
         if value is None or value.metric_quantized is not None:
             return value is not None
-        gives_classes = self._judged < len(value.outputs) and (
-            value.outputs[self._judged].decided > 0
-        )
+        gives_classes = self._judged < len(value.outputs) and (value.outputs[self._judged].decided > 0)
         return bool(value.top1_float) and value.top1_quantized is not None and gives_classes
 
     def _limited(self) -> list[_Row]:
@@ -413,9 +412,10 @@ class _Measured:
         Labels and metrics concern one output. Whole numbers are limited by their agreement.
         """
         return [
-            row for row in self._rows
+            row
+            for row in self._rows
             if not (row.output == self._judged and self._labelled) and not row.quality.whole
-        ]  # fmt: skip
+        ]
 
     def _metric_loss(self) -> float | None:
         value = self._evaluated
@@ -442,10 +442,13 @@ class _Measured:
             self.figures[PART] = min(row.decibels for row in self._part_rows)
         joined = {row.output for row in self._part_rows if row.is_part}
         classes = [
-            row.quality for row in self._rows
-            if row.quality.decided and not (row.output == self._judged and self._labelled)
-            and not (row.quality.whole and row.decibels >= _CLOSE_DB) and row.output not in joined
-        ]  # fmt: skip
+            row.quality
+            for row in self._rows
+            if row.quality.decided
+            and not (row.output == self._judged and self._labelled)
+            and not (row.quality.whole and row.decibels >= _CLOSE_DB)
+            and row.output not in joined
+        ]
         if classes:
             worst = min(classes, key=lambda quality: quality.decided_equal / quality.decided)
             self.figures["float_argmax"] = worst.decided_equal / worst.decided
@@ -521,10 +524,7 @@ def _worse(
         integer = ()
     for index in range(max(len(integer), len(quantized))):
         sides: list[_Row] = []
-        for values, program, result in (
-            (integer, _INTEGER, against),
-            (quantized, _QUANTIZED, evaluated),
-        ):
+        for values, program, result in ((integer, _INTEGER, against), (quantized, _QUANTIZED, evaluated)):
             if index < len(values) and result is not None:
                 quality = values[index]
                 output = quality.output if isinstance(quality, PartQuality) else index

@@ -73,13 +73,21 @@ def answers_of(
     evaluated = load(EvaluateResult, "evaluate")
     verified = load(VerifyResult, "verify")
     gate = verdict(
-        project.gate, evaluated=evaluated, lowered=load(LowerResult, "lower"), verified=verified,
-        simulated=load(SimulationResult, "run"), fail_if=fail_if, reason=reason,
-    )  # fmt: skip
+        project.gate,
+        evaluated=evaluated,
+        lowered=load(LowerResult, "lower"),
+        verified=verified,
+        simulated=load(SimulationResult, "run"),
+        fail_if=fail_if,
+        reason=reason,
+    )
     accuracy = accuracy_of(
-        project.accuracy, evaluated=evaluated, verified=verified,
-        conditions=(*project.gate.fail_if, *fail_if), reason=why_not_measured,
-    )  # fmt: skip
+        project.accuracy,
+        evaluated=evaluated,
+        verified=verified,
+        conditions=(*project.gate.fail_if, *fail_if),
+        reason=why_not_measured,
+    )
     return Answers(gate, accuracy)
 
 

@@ -13,13 +13,7 @@ from workbench.results import TosaExecutors
 
 if TYPE_CHECKING:
     from workbench.project.gate import Gate
-    from workbench.results import (
-        EvaluateResult,
-        LowerResult,
-        OutputQuality,
-        SimulationResult,
-        VerifyResult,
-    )
+    from workbench.results import EvaluateResult, LowerResult, OutputQuality, SimulationResult, VerifyResult
 
 Verdict = Literal["right", "differs", "not verified"]
 _SMALL_BITS = 8
@@ -114,21 +108,33 @@ def limit_text(limit: Limit) -> str:
 
 
 _TITLES = {
-    "lsb": "Largest difference [LSB]", "share": "Largest difference, share of the range",
+    "lsb": "Largest difference [LSB]",
+    "share": "Largest difference, share of the range",
     "sqnr": "SQNR of 16-bit outputs [dB]",
-    "argmax": "Same class", "loss": "SQNR lost by integers [dB]",
+    "argmax": "Same class",
+    "loss": "SQNR lost by integers [dB]",
     "compiled": "Outputs that differ",
-    "findings": "Compiler faults", "quality": "SQNR [dB]", "cosine": "Cosine",
-    "top1": "Top-1", "metric": "Metric", "perplexity": "Perplexity",
+    "findings": "Compiler faults",
+    "quality": "SQNR [dB]",
+    "cosine": "Cosine",
+    "top1": "Top-1",
+    "metric": "Metric",
+    "perplexity": "Perplexity",
     "executed": "Difference of the executed program [LSB]",
-    "top1_loss": "Top-1 lost against float", "metric_loss": "Metric lost against float",
-    "metric_rise": "Metric above float", "float_sqnr": "SQNR against float, lowest output [dB]",
+    "top1_loss": "Top-1 lost against float",
+    "metric_loss": "Metric lost against float",
+    "metric_rise": "Metric above float",
+    "float_sqnr": "SQNR against float, lowest output [dB]",
     "part_sqnr": "SQNR against float, lowest part of an output [dB]",
-    "float_argmax": "Same class as float", "inputs": "Ignored inputs and constant outputs",
+    "float_argmax": "Same class as float",
+    "inputs": "Ignored inputs and constant outputs",
     "cycles": "Cycles",
-    "ms": "Time [ms]", "sram": "SRAM [bytes]", "flash": "Constants [bytes]",
-    "cpu_ops": "CPU operators", "pte_bytes": "Program [bytes]",
-}  # fmt: skip
+    "ms": "Time [ms]",
+    "sram": "SRAM [bytes]",
+    "flash": "Constants [bytes]",
+    "cpu_ops": "CPU operators",
+    "pte_bytes": "Program [bytes]",
+}
 
 
 # Figures that are shares, and those of which none is expected.
@@ -200,18 +206,23 @@ def verdict(  # noqa: PLR0913 - one argument for the result of each stage
         return GateResult(verdict="differs", limits=tuple(limits), execution=execution)
     reason = _why_not_verified(gate, verified, reason) or _why_not_executed(simulated)
     return GateResult(
-        verdict="not verified" if reason else "right", reason=reason, limits=tuple(limits),
+        verdict="not verified" if reason else "right",
+        reason=reason,
+        limits=tuple(limits),
         execution=execution,
-    )  # fmt: skip
+    )
 
 
 def _execution(verified: VerifyResult | None) -> Execution | None:
     if verified is None or (compiled := verified.compiled) is None:
         return None
     return Execution(
-        samples=compiled.samples, elements=compiled.elements, equal=compiled.equal,
-        refused=compiled.refused, executors=verified.executors,
-    )  # fmt: skip
+        samples=compiled.samples,
+        elements=compiled.elements,
+        equal=compiled.equal,
+        refused=compiled.refused,
+        executors=verified.executors,
+    )
 
 
 def _why_not_verified(gate: Gate, verified: VerifyResult | None, reason: str) -> str:
@@ -251,9 +262,7 @@ def _why_not_executed(simulated: SimulationResult | None) -> str:
     return ""
 
 
-def _defaults(
-    gate: Gate, verified: VerifyResult | None, known: Mapping[str, float]
-) -> Iterator[Condition]:
+def _defaults(gate: Gate, verified: VerifyResult | None, known: Mapping[str, float]) -> Iterator[Condition]:
     """Yield the project's limits that concern the outputs this program has."""
     if verified is None or verified.runtime:
         return
@@ -364,9 +373,7 @@ def _of_verification(verified: VerifyResult) -> dict[str, float | None]:
     known: dict[str, float | None] = {}
     if not verified.runtime:
         small, others = _by_width(verified.outputs)
-        known["lsb"] = max(
-            (o.max_lsb for o in small or others if o.max_lsb is not None), default=None
-        )
+        known["lsb"] = max((o.max_lsb for o in small or others if o.max_lsb is not None), default=None)
         known["share"] = max(
             (o.max_lsb / 2**o.bits for o in others if o.bits is not None and o.max_lsb is not None),
             default=None,
@@ -389,9 +396,7 @@ def _of_verification(verified: VerifyResult) -> dict[str, float | None]:
     return known
 
 
-def _by_width(
-    outputs: Iterable[OutputQuality],
-) -> tuple[list[OutputQuality], list[OutputQuality]]:
+def _by_width(outputs: Iterable[OutputQuality]) -> tuple[list[OutputQuality], list[OutputQuality]]:
     """Return the outputs of at most 8 bits, and the others."""
     listed = list(outputs)
     small = [o for o in listed if o.bits is not None and o.bits <= _SMALL_BITS]

@@ -85,13 +85,12 @@ class Histogram:
 
     def noise(self, grid: Grid) -> float:
         """Return the mean squared error of the grid."""
-        noise_power: float = self.noises(np.asarray([grid.scale]), np.asarray([grid.low]),
-                                   grid.qmax - grid.qmin)[0]  # fmt: skip
+        noise_power: float = self.noises(
+            np.asarray([grid.scale]), np.asarray([grid.low]), grid.qmax - grid.qmin
+        )[0]
         return float(noise_power)
 
-    def noises(
-        self, scale: NDArray[np.float64], low: NDArray[np.float64], steps: int
-    ) -> NDArray[np.float64]:
+    def noises(self, scale: NDArray[np.float64], low: NDArray[np.float64], steps: int) -> NDArray[np.float64]:
         """Return the mean squared error of each of several grids [G].
 
         Args:

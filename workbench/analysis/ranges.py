@@ -97,9 +97,7 @@ def _mse(histogram: Histogram, scheme: Scheme) -> Range:
     return best[0], best[1]
 
 
-def _noises(
-    histogram: Histogram, scheme: Scheme, ranges: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _noises(histogram: Histogram, scheme: Scheme, ranges: NDArray[np.float64]) -> NDArray[np.float64]:
     grids = [scheme.grid(low, high) for low, high in ranges.tolist()]
     scale = np.asarray([grid.scale for grid in grids])
     low = np.asarray([grid.low for grid in grids])
@@ -163,9 +161,7 @@ def _with_zero(low: float, high: float) -> Range:
 # The ids equal ``workbench.project.configs.MethodId``.
 METHODS: tuple[Method, ...] = (
     Method("minmax", "Min-max", "All values", _minmax),
-    Method(
-        "percentile", f"Percentile {PERCENTILE}", "The central share of the values", _percentile
-    ),
+    Method("percentile", f"Percentile {PERCENTILE}", "The central share of the values", _percentile),
     Method("mse", "Least error (MSE)", "The least squared error of this tensor, by search", _mse),
     Method(
         "kl",
@@ -213,9 +209,8 @@ def histogram_of(tensor: TensorRange, arrays: Mapping[str, NDArray[Any]]) -> His
         return None
     low, high = (float(edge) for edge in edges[tensor.index])
     histogram = Histogram(
-        np.asarray(counts[tensor.index], np.float64), low, high,
-        tensor.zeros or 0.0, tensor.mean_square,
-    )  # fmt: skip
+        np.asarray(counts[tensor.index], np.float64), low, high, tensor.zeros or 0.0, tensor.mean_square
+    )
     return histogram if histogram.is_known else None
 
 
@@ -227,9 +222,12 @@ def observed_grid(tensor: TensorRange) -> Grid | None:
 
 
 def predicted(
-    histogram: Histogram, grid: Grid, method: str = "", title: str = "",
+    histogram: Histogram,
+    grid: Grid,
+    method: str = "",
+    title: str = "",
     ends: tuple[float, float] | None = None,
-) -> Choice:  # fmt: skip
+) -> Choice:
     """Return the prediction for a grid, computed from the range ``ends`` if given."""
     low, high = ends or (grid.low, grid.high)
     return Choice(method, title, grid, low, high, histogram.clipped(grid), histogram.sqnr_db(grid))
@@ -325,9 +323,7 @@ def is_own(row: TensorRange, method: str) -> bool:
     return method == SEARCHED and row.searched is None
 
 
-def methods_of(
-    rows: Sequence[TensorRange], project: Project
-) -> Iterator[tuple[TensorRange, RangeMethod]]:
+def methods_of(rows: Sequence[TensorRange], project: Project) -> Iterator[tuple[TensorRange, RangeMethod]]:
     """Yield the activations whose range is computed by a method, each with the effective choice.
 
     Pinned ranges take precedence over methods, narrow methods over wide ones.
@@ -341,9 +337,11 @@ def methods_of(
 
 
 def chosen_ranges(
-    rows: Sequence[TensorRange], arrays: Mapping[str, NDArray[Any]], project: Project,
+    rows: Sequence[TensorRange],
+    arrays: Mapping[str, NDArray[Any]],
+    project: Project,
     method_ranges: MethodRanges,
-) -> tuple[dict[str, MethodRange], list[tuple[TensorRange, RangeMethod]]]:  # fmt: skip
+) -> tuple[dict[str, MethodRange], list[tuple[TensorRange, RangeMethod]]]:
     """Return the range of every tensor that the project sets, by node.
 
     Args:
@@ -378,9 +376,7 @@ def read_chosen(
         return project.fixed_ranges(), []
     result = load_result(CalibrateResult, calibrated)
     rows = result.ranges
-    ends, declined = chosen_ranges(
-        rows, load_arrays(calibrated, HISTOGRAMS), project, method_ranges
-    )
+    ends, declined = chosen_ranges(rows, load_arrays(calibrated, HISTOGRAMS), project, method_ranges)
     preprocess = project.calibration.preprocess if project.calibration else None
     if preprocess is not None and preprocess.fold:
         # Inputs come first; the range of a pinned one is the user's.
@@ -405,8 +401,17 @@ def needs_calibration(project: Project) -> bool:
 
 
 def _key(row: TensorRange, histogram: Histogram, method: str) -> bytes:
-    content = (method, histogram.low, histogram.high, histogram.zeros, histogram.mean_square,
-            scheme_of(row), row.searched, row.scale, row.zero_point)  # fmt: skip
+    content = (
+        method,
+        histogram.low,
+        histogram.high,
+        histogram.zeros,
+        histogram.mean_square,
+        scheme_of(row),
+        row.searched,
+        row.scale,
+        row.zero_point,
+    )
     digest = hashlib.sha256(repr(content).encode())
     digest.update(histogram.counts.tobytes())
     return digest.digest()
@@ -473,6 +478,10 @@ def call_ranges(mode: str, low: ArrayLike, high: ArrayLike) -> CallRanges:
     taken = (reciprocal > _ABOVE) & (reciprocal <= _DYNAMIC_MOST)
     all_zero = (least == 0) & (most == 0)
     return CallRanges(
-        least, most, np.where(taken, scale, np.nan), np.where(taken, zero, np.nan),
-        int(all_zero.sum()), int((~taken & ~all_zero).sum()),
-    )  # fmt: skip
+        least,
+        most,
+        np.where(taken, scale, np.nan),
+        np.where(taken, zero, np.nan),
+        int(all_zero.sum()),
+        int((~taken & ~all_zero).sum()),
+    )

@@ -293,9 +293,7 @@ class DeviceTime(Frozen):
         return self.ms if self.high_ms is None else self.high_ms
 
 
-def anchors(
-    board: str, device: str, placement: str, *, shipped_only: bool = False
-) -> list[SiliconRow]:
+def anchors(board: str, device: str, placement: str, *, shipped_only: bool = False) -> list[SiliconRow]:
     """Return the rows that say something about a device and placement of a board."""
     return [
         row
@@ -346,9 +344,7 @@ def groups(*, shipped_only: bool = False) -> list[AnchorGroup]:
     keys: dict[tuple[str, str, str], None] = {}
     for file in _valid(shipped_only=shipped_only):
         if file.board:
-            keys |= {
-                (file.board, r.device, r.placement): None for r in file.row if r.used and r.ratio
-            }
+            keys |= {(file.board, r.device, r.placement): None for r in file.row if r.used and r.ratio}
     return [_group(*key, anchors(*key, shipped_only=shipped_only)) for key in keys]
 
 
@@ -356,11 +352,7 @@ def _group(board: str, device: str, placement: str, rows: Sequence[SiliconRow]) 
     ratios, predicted = [row.ratio or 1.0 for row in rows], left_out(rows)
     factor, low, high = interval(ratios, predicted)
     group = AnchorGroup(
-        board=board,
-        device=device,
-        placement=placement,
-        factor=factor,
-        rows=tuple(_anchor_rows(rows)),
+        board=board, device=device, placement=placement, factor=factor, rows=tuple(_anchor_rows(rows))
     )
     if len(rows) < LEAST_ROWS:
         return group

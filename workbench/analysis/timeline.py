@@ -143,13 +143,16 @@ class Timeline:
             if operation.bound:
                 bounds[operation.bound] = bounds.get(operation.bound, 0) + 1
         return Sums(
-            operations=len(chosen), cycles=cycles,
+            operations=len(chosen),
+            cycles=cycles,
             share=cycles / self.npu_cycles if self.npu_cycles else None,
-            estimated=sum(o.cycles for o in chosen), npu=sum(o.npu_cycles for o in chosen),
+            estimated=sum(o.cycles for o in chosen),
+            npu=sum(o.npu_cycles for o in chosen),
             sram=sum(o.sram_cycles for o in chosen),
-            external=sum(o.external_cycles for o in chosen), macs=sum(o.macs for o in chosen),
+            external=sum(o.external_cycles for o in chosen),
+            macs=sum(o.macs for o in chosen),
             bounds=bounds,
-        )  # fmt: skip
+        )
 
 
 def modules(shown: Timeline) -> list[Slice]:
@@ -247,9 +250,7 @@ def timeline(
     for report in reports:
         draft.run(report)
     draft.close()
-    return Timeline(
-        tuple(draft.spans), tuple(draft.stops), tuple(waiting.values()), is_measured=bool(traced)
-    )
+    return Timeline(tuple(draft.spans), tuple(draft.stops), tuple(waiting.values()), is_measured=bool(traced))
 
 
 @dataclass
@@ -275,9 +276,7 @@ class _Draft:
             length = (measured or 0.0) if self.traced else float(operation.cycles)
             end = self.now + length
             starts = tuple(offsets.get(number, ()))
-            self.spans.append(
-                Span(index, report.delegate, operation, self.now, end, measured, starts)
-            )
+            self.spans.append(Span(index, report.delegate, operation, self.now, end, measured, starts))
             self.now = end
 
     def stop(self, node: CpuNode) -> None:

@@ -19,14 +19,7 @@ from workbench.analysis.gate import GateResult, Limit
 from workbench.api.board import BoardRun, Difference, run_on_board
 from workbench.api.comparing import Comparison, FigureChange, compare
 from workbench.api.deliverables import Inspection, Script, inspect, overlays, report, script
-from workbench.api.history import (
-    RunDifference,
-    RunHistory,
-    compare_runs,
-    history,
-    record_run,
-    restore_run,
-)
+from workbench.api.history import RunDifference, RunHistory, compare_runs, history, record_run, restore_run
 from workbench.api.jobs import JobFailedError, JobResult, run_job
 from workbench.api.projects import (
     CheckResult,
@@ -77,14 +70,7 @@ from workbench.api.rules import (
     set_module_type,
 )
 from workbench.api.runs import RunResult, StageReport, run
-from workbench.api.settings import (
-    Setting,
-    Settings,
-    set_options,
-    set_preprocess,
-    set_settings,
-    settings,
-)
+from workbench.api.settings import Setting, Settings, set_options, set_preprocess, set_settings, settings
 from workbench.api.silicon import checked_row, measured_row, remember_program, remember_run
 from workbench.api.studies import (
     JobOptions,
@@ -100,11 +86,7 @@ from workbench.api.studies import (
     use_trained_weights,
 )
 from workbench.api.suggestions import apply_suggestions, suggestions
-from workbench.api.toolchain_comparison import (
-    ToolchainComparison,
-    ToolchainFigure,
-    compare_toolchains,
-)
+from workbench.api.toolchain_comparison import ToolchainComparison, ToolchainFigure, compare_toolchains
 from workbench.api.toolchains import (
     ToolchainCheck,
     ToolchainState,

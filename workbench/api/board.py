@@ -135,9 +135,7 @@ def run_on_board(
         simulated = _simulated(outcome.report, differences, measured, estimated)
         problem = record_run(opened.path, record.model_copy(update={"simulated": simulated}))
     tosa = _equals_tosa(cache, planned.key("verify"))
-    return BoardRun(
-        outcome.report, outcome.outputs, differences, tosa, measured, estimated, problem
-    )
+    return BoardRun(outcome.report, outcome.outputs, differences, tosa, measured, estimated, problem)
 
 
 def _equals_tosa(cache: Cache, key: str) -> bool | None:
@@ -178,9 +176,7 @@ def _compared(outcome: board.BoardOutcome, folder: Path) -> tuple[Difference, ..
     )
 
 
-def _difference(
-    against: str, outputs: Sequence[_Array | None], expected: Sequence[_Array]
-) -> Difference:
+def _difference(against: str, outputs: Sequence[_Array | None], expected: Sequence[_Array]) -> Difference:
     elements = equal = 0
     largest = 0.0
     for mine, other in zip(outputs, expected, strict=True):
@@ -194,15 +190,17 @@ def _difference(
 
 
 def _simulated(
-    report: SimulationReport,
-    differences: tuple[Difference, ...],
-    cycles: float | None,
-    estimated: int,
+    report: SimulationReport, differences: tuple[Difference, ...], cycles: float | None, estimated: int
 ) -> Simulated:
     first = differences[0] if differences else None
     return Simulated(
-        simulator=report.simulator, version="", runner="firmware", samples=1, cycles=cycles,
+        simulator=report.simulator,
+        version="",
+        runner="firmware",
+        samples=1,
+        cycles=cycles,
         estimated_cycles=estimated,
         exact=first.equal / first.elements if first and first.elements else None,
-        max_lsb=round(first.largest) if first else 0, argmax_equal=0,
-    )  # fmt: skip
+        max_lsb=round(first.largest) if first else 0,
+        argmax_equal=0,
+    )

@@ -128,8 +128,7 @@ class Comparison:
         lines += _rows(("figure", "baseline", "now", "change"), map(_told, self.figures))
         if self.limits:
             rows = [
-                (limit.name, limit.limit, _number(limit.value, limit), _held(limit))
-                for limit in self.limits
+                (limit.name, limit.limit, _number(limit.value, limit), _held(limit)) for limit in self.limits
             ]
             lines += _rows(("limit", "must be", "is", ""), rows)
         for name, part in self.parts.items():
@@ -145,15 +144,17 @@ class Comparison:
         for figure in self.figures:
             for side, value in (("baseline", figure.baseline), ("now", figure.value)):
                 text = "" if value is None else repr(value)
-                ElementTree.SubElement(
-                    properties, "property", name=f"{figure.name}.{side}", value=text
-                )
+                ElementTree.SubElement(properties, "property", name=f"{figure.name}.{side}", value=text)
         verdict, accuracy = self.after.verdict, self.after.accuracy
         cases = [
             ("verdict", self.after.sentence, verdict != "differs", verdict == "not verified"),
-            ("accuracy", self.after.accuracy_sentence, accuracy != "not accurate enough",
-             accuracy == "not measured"),
-        ]  # fmt: skip
+            (
+                "accuracy",
+                self.after.accuracy_sentence,
+                accuracy != "not accurate enough",
+                accuracy == "not measured",
+            ),
+        ]
         for limit in self.limits:
             name = f"{limit.name} {limit.limit}"
             cases.append((name, limit_text(limit), bool(limit.held), False))

@@ -92,9 +92,13 @@ def _improved_name(script: Path) -> str:
 
 
 def script(
-    opened: OpenProject, file: str | Path, *, aot: bool = False, form: Form = "plain",
+    opened: OpenProject,
+    file: str | Path,
+    *,
+    aot: bool = False,
+    form: Form = "plain",
     cache: Cache | None = None,
-) -> Script:  # fmt: skip
+) -> Script:
     """Return the script of a project; range methods become the ranges that they gave.
 
     Args:
@@ -115,13 +119,10 @@ def script(
         return Script(text, commands)
     results = cache or Cache(default_root())
     planned = plan_of(opened, results)
-    imported, exported, calibrated = (
-        planned.of(stage) for stage in ("import_model", "export", "calibrate")
-    )
+    imported, exported, calibrated = (planned.of(stage) for stage in ("import_model", "export", "calibrate"))
     if needs_calibration(opened.project) and calibrated.state != "cached":
         raise failure(
-            "The script contains calibrated ranges, and there is no calibration for the "
-            "current project.",
+            "The script contains calibrated ranges, and there is no calibration for the current project.",
             "Run: workbench run PROJECT --until calibrate",
             Place(kind="stage", id="calibrate"),
             code="calibration-outdated",
@@ -141,9 +142,7 @@ def script(
         improved = results.folder(planned.of("prepare").key) / IMPROVED_WEIGHTS
         beside = os.path.relpath(path.absolute().with_name(_improved_name(path)), opened.folder)
         project = edits.use_trained(project, Path(beside).as_posix())
-    text = script_text(
-        project, opened.folder, path, ranges, branches=branches, weights=weights, form=form
-    )
+    text = script_text(project, opened.folder, path, ranges, branches=branches, weights=weights, form=form)
     return Script(text, [f"python {path}"], copied_corrections(), improved)
 
 
@@ -161,12 +160,7 @@ class Inspection:
 
 
 def inspect(
-    program: str | Path,
-    method: str = "",
-    *,
-    plan: bool = False,
-    commands: bool = False,
-    find: str = "",
+    program: str | Path, method: str = "", *, plan: bool = False, commands: bool = False, find: str = ""
 ) -> Inspection:
     """Return what a ``.pte``, a ``.bpte`` or a ``.tflite`` that Vela compiled contains.
 

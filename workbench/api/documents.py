@@ -253,9 +253,12 @@ def schemas() -> dict[str, str]:
     """Return the JSON schema of every document by the name of its file."""
     return {
         f"{name}.schema.json": json.dumps(
-            {"$schema": "https://json-schema.org/draft/2020-12/schema",
-             **kind.model_json_schema(mode="serialization")},
+            {
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                **kind.model_json_schema(mode="serialization"),
+            },
             indent=1,
-        ) + "\n"
+        )
+        + "\n"
         for name, kind in DOCUMENTS.items()
-    }  # fmt: skip
+    }

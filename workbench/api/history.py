@@ -85,9 +85,7 @@ def history(opened: OpenProject) -> RunHistory:
         return RunHistory(kept, frozenset(front_of(list(kept))), store.problem)
 
 
-def compare_runs(
-    opened: OpenProject, before: int, after: int, cache: Cache | None = None
-) -> RunDifference:
+def compare_runs(opened: OpenProject, before: int, after: int, cache: Cache | None = None) -> RunDifference:
     """Return how two runs differ; raises WorkbenchError if the history lacks one of them.
 
     Cycles per module are compared where the cache still has both compiled programs.
@@ -111,9 +109,7 @@ def restore_run(opened: OpenProject, number: int) -> tuple[OpenProject, Run]:
     """
     with closing(History(history_path(saved_path(opened)))) as store:
         run = store.run(number)
-    restored = update(
-        opened, lambda fresh: fresh.edited(lambda project: restore_rules(project, run))
-    )
+    restored = update(opened, lambda fresh: fresh.edited(lambda project: restore_rules(project, run)))
     return restored, run
 
 

@@ -14,14 +14,7 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import Plan
 from workbench.pipeline.plan import plan as plan_of
 from workbench.project import edits, store
-from workbench.project.model import (
-    DataSource,
-    Evaluation,
-    ModelSource,
-    Project,
-    Rule,
-    TargetChoice,
-)
+from workbench.project.model import DataSource, Evaluation, ModelSource, Project, Rule, TargetChoice
 from workbench.project.plugins import items_of
 from workbench.project.project_code import Code
 from workbench.project.sources import MODEL_SUFFIXES
@@ -173,9 +166,7 @@ def saved_path(opened: OpenProject) -> Path:
     return opened.path
 
 
-def set_target(
-    opened: OpenProject, target: str, options: Mapping[str, Any] | None = None
-) -> OpenProject:
+def set_target(opened: OpenProject, target: str, options: Mapping[str, Any] | None = None) -> OpenProject:
     """Set the device and its options.
 
     Raises:
@@ -216,11 +207,7 @@ def use_improver_preset(opened: OpenProject, preset: ImproverPresetId) -> OpenPr
 
 
 def compress(
-    opened: OpenProject,
-    module: str,
-    *,
-    channels: int | None = None,
-    clusters: int | None = None,
+    opened: OpenProject, module: str, *, channels: int | None = None, clusters: int | None = None
 ) -> OpenProject:
     """Set how many output channels, and how many distinct weights, a layer keeps.
 

@@ -70,9 +70,7 @@ def ranges(opened: OpenProject, cache: Cache | None = None) -> Ranges:
     return Ranges(rows, chosen, methods, folder)
 
 
-def compare_methods(
-    opened: OpenProject, tensor: str, cache: Cache | None = None
-) -> Sequence[Choice]:
+def compare_methods(opened: OpenProject, tensor: str, cache: Cache | None = None) -> Sequence[Choice]:
     """Return what each method would give for one activation: ends, step, clipped share, SQNR [dB].
 
     Raises:
@@ -88,11 +86,7 @@ def compare_methods(
 
 
 def choose_method(
-    opened: OpenProject,
-    scope: MethodScope,
-    match: str,
-    method: MethodId,
-    cache: Cache | None = None,
+    opened: OpenProject, scope: MethodScope, match: str, method: MethodId, cache: Cache | None = None
 ) -> OpenProject:
     """Set the method that computes ranges.
 

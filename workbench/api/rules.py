@@ -83,11 +83,7 @@ def _assigned(opened: OpenProject, kind: RuleKind, match: str, config: str | Con
 
 
 def add_rule(
-    opened: OpenProject,
-    kind: RuleKind,
-    match: str,
-    config: str | Config,
-    position: int | None = None,
+    opened: OpenProject, kind: RuleKind, match: str, config: str | Config, position: int | None = None
 ) -> OpenProject:
     """Add a rule; one with the same kind and match is replaced.
 

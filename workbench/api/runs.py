@@ -239,9 +239,8 @@ class _Warnings:
     """The warnings of ``check``, each reported once and as soon as it is known."""
 
     def __init__(
-        self, opened: OpenProject, planned: Plan, cache: Cache,
-        tell: Callable[[ErrorInfo], None] | None,
-    ) -> None:  # fmt: skip
+        self, opened: OpenProject, planned: Plan, cache: Cache, tell: Callable[[ErrorInfo], None] | None
+    ) -> None:
         # A dictionary for its order.
         self.known: dict[ErrorInfo, None] = {}
         self._opened, self._planned, self._cache, self._tell = opened, planned, cache, tell
@@ -302,9 +301,7 @@ def _require_package(opened: OpenProject, last: StageId) -> None:
             code="target-without-package",
         )
     if last != "package":
-        raise failure(
-            "--out needs the stage package.", "Leave out --until.", code="out-without-package"
-        )
+        raise failure("--out needs the stage package.", "Leave out --until.", code="out-without-package")
 
 
 def _cached_reports(
@@ -333,9 +330,7 @@ def _reports(job: JobResult) -> list[StageReport]:
             case StageSkipped():
                 reports.append(StageReport(event.stage, "", "skipped"))
             case StageFailed():
-                reports.append(
-                    StageReport(event.stage, event.key, "failed", event.elapsed_s, event.infos)
-                )
+                reports.append(StageReport(event.stage, event.key, "failed", event.elapsed_s, event.infos))
     return reports
 
 
@@ -359,16 +354,19 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
             delivered = Delivered(options.out, files)
     documents = [stage.document() for stage in outcome.stages]
     document = summary(
-        opened.project, opened.folder, documents, folders, delivered, answers=answers,
+        opened.project,
+        opened.folder,
+        documents,
+        folders,
+        delivered,
+        answers=answers,
         accelerate=options.accelerate,
-    )  # fmt: skip
+    )
     document["checked"] = [info.model_dump(mode="json") for info in outcome.warnings]
     if outcome_json:
         document[KEY] = outcome_json
     gate, accuracy = (answers.gate, answers.accuracy) if answers is not None else (None, None)
-    return RunResult(
-        opened, tuple(outcome.stages), folders, document, gate, accuracy, record, problem
-    )
+    return RunResult(opened, tuple(outcome.stages), folders, document, gate, accuracy, record, problem)
 
 
 def _judged(outcome: _Outcome, fail_if: tuple[str, ...]) -> Answers | None:
@@ -381,6 +379,9 @@ def _judged(outcome: _Outcome, fail_if: tuple[str, ...]) -> Answers | None:
         return load_result(kind, folders[stage]) if stage in folders else None
 
     return answers_of(
-        outcome.opened.project, load, fail_if=fail_if, reason=outcome.why_missing("verify"),
+        outcome.opened.project,
+        load,
+        fail_if=fail_if,
+        reason=outcome.why_missing("verify"),
         why_not_measured=outcome.why_missing("evaluate"),
-    )  # fmt: skip
+    )

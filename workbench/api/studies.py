@@ -176,9 +176,7 @@ def search(
                 on_event(LogLine(level="warning", text=str(problem)))
 
 
-def _record_candidates(
-    opened: OpenProject, cache: Cache, asked: Mapping[str, JsonValue]
-) -> set[ErrorInfo]:
+def _record_candidates(opened: OpenProject, cache: Cache, asked: Mapping[str, JsonValue]) -> set[ErrorInfo]:
     """Keep every candidate in the history beside the project file; return why it could not be.
 
     Trained candidates are left out: their weights are not beside the project before one is applied.
@@ -200,9 +198,15 @@ def _record_candidates(
 
 
 def apply_candidate(
-    opened: OpenProject, result: SearchResult, number: int, *,
-    widths: bool = False, train: int = 0, transforms: bool = False, cache: Cache | None = None,
-) -> OpenProject:  # fmt: skip
+    opened: OpenProject,
+    result: SearchResult,
+    number: int,
+    *,
+    widths: bool = False,
+    train: int = 0,
+    transforms: bool = False,
+    cache: Cache | None = None,
+) -> OpenProject:
     """Return the project with precisions, channels and weights of a candidate of a search.
 
     Args:
@@ -318,6 +322,4 @@ def use_trained_weights(
     key = study_key("training", trained.project, trained.folder, results, asked)
     weights = keep_weights(result, study_folder(results, key), trained.folder)
     function = trained.project.training_function
-    return opened.edited(
-        lambda project: edits.use_trained(edits.train_by(project, function), weights)
-    )
+    return opened.edited(lambda project: edits.use_trained(edits.train_by(project, function), weights))

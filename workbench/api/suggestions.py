@@ -70,11 +70,7 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
 
 
 def _tried(
-    opened: OpenProject,
-    suggestion: Suggestion,
-    before: Mapping[str, Path],
-    until: StageId,
-    how: JobOptions,
+    opened: OpenProject, suggestion: Suggestion, before: Mapping[str, Path], until: StageId, how: JobOptions
 ) -> Suggestion | None:
     """Return a suggestion with what it was measured to gain; None if it gains nothing.
 
@@ -101,8 +97,7 @@ def _tried(
 
 def _figures(folders: Mapping[str, Path]) -> Figures:
     return Figures(
-        load_result(EvaluateResult, folders["evaluate"]),
-        load_result(LowerResult, folders["lower"]),
+        load_result(EvaluateResult, folders["evaluate"]), load_result(LowerResult, folders["lower"])
     )
 
 

@@ -55,9 +55,15 @@ _REPORTED = frozenset({"evaluate", "lower", "verify", "run"})
 
 
 def summary(
-    project: Project, base: Path, stages: list[dict[str, Any]], folders: Mapping[str, Path],
-    out: Delivered | None, *, answers: Answers | None = None, accelerate: bool = True,
-) -> dict[str, Any]:  # fmt: skip
+    project: Project,
+    base: Path,
+    stages: list[dict[str, Any]],
+    folders: Mapping[str, Path],
+    out: Delivered | None,
+    *,
+    answers: Answers | None = None,
+    accelerate: bool = True,
+) -> dict[str, Any]:
     """Return the document; parts whose stage was not run are absent.
 
     Args:

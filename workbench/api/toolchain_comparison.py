@@ -97,9 +97,7 @@ class _Side:
         return read_program(program_bytes(paths[0])) if paths else None
 
 
-def compare_toolchains(
-    opened: OpenProject, name: str, **how: Unpack[JobOptions]
-) -> ToolchainComparison:
+def compare_toolchains(opened: OpenProject, name: str, **how: Unpack[JobOptions]) -> ToolchainComparison:
     """Run a project in its toolchain and in another one; nothing is kept in its history.
 
     Args:
@@ -159,9 +157,11 @@ def _known(side: _Side) -> dict[str, JsonValue]:
     if lowered:
         rows = lowered["vela"]
         for name, key in (
-            ("cycles", "cycles_total"), ("cycles_vela", "cycles_vela"),
-            ("inference_ms", "inference_ms"), ("flash_bytes", "flash_bytes"),
-        ):  # fmt: skip
+            ("cycles", "cycles_total"),
+            ("cycles_vela", "cycles_vela"),
+            ("inference_ms", "inference_ms"),
+            ("flash_bytes", "flash_bytes"),
+        ):
             figures[name] = sum(row[key] for row in rows) if rows else None
         figures["sram_bytes"] = max((row["sram_bytes"] for row in rows), default=None)
         figures["cpu_operators"] = len(lowered["cpu_nodes"])
@@ -217,9 +217,12 @@ def _corrections(one: _Side, other: _Side) -> dict[str, tuple[int, int]]:
 
 
 def _remarks(
-    figures: tuple[ToolchainFigure, ...], same: bool | None, outputs: tuple[int, int] | None,
-    *, one_estimator: bool,
-) -> Iterator[str]:  # fmt: skip
+    figures: tuple[ToolchainFigure, ...],
+    same: bool | None,
+    outputs: tuple[int, int] | None,
+    *,
+    one_estimator: bool,
+) -> Iterator[str]:
     estimates = [figure for figure in figures if figure.name in _ESTIMATES and figure.differs]
     if same:
         yield "What the NPU gets is equal byte for byte."

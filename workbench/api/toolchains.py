@@ -88,15 +88,24 @@ def toolchain_state(name: str) -> ToolchainState:
         tools, proof = registry.tools_of(name), registry.proof_versions(name)
     except WorkbenchError as error:
         return ToolchainState(
-            name=name, python=python, python_version="", tools={}, state="unusable",
+            name=name,
+            python=python,
+            python_version="",
+            tools={},
+            state="unusable",
             reason=error.infos[0].message,
             acceleration=AccelerationStatus(active=False, reason=error.infos[0].message),
-        )  # fmt: skip
+        )
     support = support_of(tools)
     return ToolchainState(
-        name=name, python=python, python_version=proof["python"], tools=tools,
-        state=support.state, reason=support.reason, acceleration=status(proof),
-    )  # fmt: skip
+        name=name,
+        python=python,
+        python_version=proof["python"],
+        tools=tools,
+        state=support.state,
+        reason=support.reason,
+        acceleration=status(proof),
+    )
 
 
 def add_toolchain(name: str, python: str | Path) -> ToolchainState:
@@ -157,9 +166,7 @@ def check_toolchain(name: str) -> ToolchainCheck:
         except (OSError, ValueError) as error:
             raise _not_started(name, -1, str(error)) from error
     state = toolchain_state(name).model_copy(update={"tools": document["tools"]})
-    return ToolchainCheck(
-        toolchain=state, corrections=document["corrections"], moved=document["moved"]
-    )
+    return ToolchainCheck(toolchain=state, corrections=document["corrections"], moved=document["moved"])
 
 
 def _not_started(name: str, code: int | None, text: str) -> WorkbenchError:

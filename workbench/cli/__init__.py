@@ -78,14 +78,8 @@ if TYPE_CHECKING:
 GROUPS = (
     ("Make and change a project", (project, settings, rules, ranges, samples, plugins, trust)),
     ("Run it, and see what it came to", (run, suggest, runs, compare, report)),
-    (
-        "Find a better one",
-        (sensitivity, search, improve, compress, train, placement, blame, sweep, matrix),
-    ),
-    (
-        "Look into programs, use other tools",
-        (inspect, simulate, script, overlays, etdump, decoders),
-    ),
+    ("Find a better one", (sensitivity, search, improve, compress, train, placement, blame, sweep, matrix)),
+    ("Look into programs, use other tools", (inspect, simulate, script, overlays, etdump, decoders)),
     ("Boards, simulators and firmware", (boards, board, fvp, firmware, silicon)),
     ("Arithmetic on arrays", (formats, nnpa)),
     ("This installation", (doctor, toolchain, completion)),
@@ -154,9 +148,11 @@ class _Root(_Parser):
             lines += ["", f"{title}:"]
             for name, words in verbs:
                 lines += textwrap.wrap(
-                    words, max(width_of_text, 2 * width), initial_indent=f"  {name}".ljust(width),
+                    words,
+                    max(width_of_text, 2 * width),
+                    initial_indent=f"  {name}".ljust(width),
                     subsequent_indent=" " * width,
-                )  # fmt: skip
+                )
         formatter = self._get_formatter()
         formatter.start_section("options")
         formatter.add_arguments([a for a in self._actions if a.option_strings])
@@ -178,8 +174,10 @@ def _refuse_undecodable(given: Sequence[str]) -> None:
             shown = argument.encode(errors="backslashreplace").decode()
             raise _UsageError(
                 f"{shown} is not a name in {encoding}. Rename the file or folder"
-                + (", or set LC_ALL=C.UTF-8" if encoding != "utf-8" else "") + ".", ""
-            )  # fmt: skip
+                + (", or set LC_ALL=C.UTF-8" if encoding != "utf-8" else "")
+                + ".",
+                "",
+            )
 
 
 @cache
@@ -201,12 +199,8 @@ def parser() -> _Root:
         default=0,
         help="also print the log on stderr; -vv prints the toolchain's output too",
     )
-    root.add_argument(
-        "--log-level", choices=logs.LEVELS, default="info", help="lowest level in the log file"
-    )
-    root.add_argument(
-        "--log-file", type=Path, metavar="FILE", help=f"the log file; by default {LOG_DEFAULT}"
-    )
+    root.add_argument("--log-level", choices=logs.LEVELS, default="info", help="lowest level in the log file")
+    root.add_argument("--log-file", type=Path, metavar="FILE", help=f"the log file; by default {LOG_DEFAULT}")
     root.set_defaults(edits=False, root=root)
     verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     tasks = []

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import api
 from workbench.cli.fvp import print_report, terminated_as_interrupted
 from workbench.cli.output import EXIT_DONE, add_json, add_project, print_infos, print_json
-from workbench.deploy.simulators.discovery import (
-    BoardLink,
-    load_settings,
-    save_settings,
-    settings_path,
-)
+from workbench.deploy.simulators.discovery import BoardLink, load_settings, save_settings, settings_path
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
@@ -62,16 +57,19 @@ def _add_link(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--port", metavar="PORT", help="serial port, e.g. /dev/ttyACM0 or COM3")
     verb.add_argument("--baud", type=int, metavar="N", help="default: 115200")
     verb.add_argument("--flash", metavar="COMMAND", help=_FLASH)
-    verb.add_argument(
-        "--elf", metavar="FILE", help="the firmware that {elf} stands for; may have {name} too"
-    )
+    verb.add_argument("--elf", metavar="FILE", help="the firmware that {elf} stands for; may have {name} too")
     verb.add_argument("--timeout", type=float, metavar="S", help="default: 120")
 
 
 def _link(options: argparse.Namespace) -> BoardLink:
     """Return the remembered board with the options that were given."""
-    named = {"port": options.port, "baud": options.baud, "flash": options.flash,
-             "elf": options.elf, "timeout_s": options.timeout}  # fmt: skip
+    named = {
+        "port": options.port,
+        "baud": options.baud,
+        "flash": options.flash,
+        "elf": options.elf,
+        "timeout_s": options.timeout,
+    }
     given = {name: value for name, value in named.items() if value is not None}
     known = load_settings().board
     before = {} if known is None else known.model_dump()
@@ -132,9 +130,7 @@ def _run(options: argparse.Namespace) -> int:
         same = "equals" if outcome.equals_tosa else "differs from"
         print(f"             the functional simulator {same} the TOSA reference model (verify)")
     if outcome.cycles is not None:
-        print(
-            f"Cycles       {outcome.cycles:,.0f} measured, {outcome.estimated_cycles:,} estimated"
-        )
+        print(f"Cycles       {outcome.cycles:,.0f} measured, {outcome.estimated_cycles:,} estimated")
     if kept is not None:
         print(f"Remembered   {kept}")
     return EXIT_DONE

@@ -24,9 +24,11 @@ def add(verbs: Any) -> None:
     )
     verb.add_argument("board", nargs="?", metavar="BOARD", help="a board id, or FILE.toml")
     verb.add_argument(
-        "--put", type=Path, metavar="PROJECT",
+        "--put",
+        type=Path,
+        metavar="PROJECT",
         help="set the project's board, device, configuration, memory mode and SRAM limit",
-    )  # fmt: skip
+    )
     verb.add_argument("--device", default="", metavar="T", help="one of the board's NPUs")
     add_json(verb)
     verb.set_defaults(perform=_perform)
@@ -47,9 +49,7 @@ def _perform(options: argparse.Namespace) -> int:
 
 def _put(options: argparse.Namespace) -> int:
     if options.board is None:
-        raise failure(
-            "No board given.", "Run: workbench boards BOARD --put PROJECT.", code="board-not-given"
-        )
+        raise failure("No board given.", "Run: workbench boards BOARD --put PROJECT.", code="board-not-given")
     opened = api.update(
         api.open(options.put), lambda fresh: api.set_board(fresh, options.board, options.device)
     )
@@ -70,17 +70,17 @@ def _settings(options: Any) -> str:
 def _list(options: argparse.Namespace) -> int:
     boards_by_id = all_boards()
     known = {name: board for name, board in boards_by_id.items() if isinstance(board, Board)}
-    broken = {
-        name: error for name, error in boards_by_id.items() if isinstance(error, WorkbenchError)
-    }
+    broken = {name: error for name, error in boards_by_id.items() if isinstance(error, WorkbenchError)}
     if options.json:
-        print_json({
-            "boards": [{"id": n, **b.model_dump(mode="json")} for n, b in known.items()],
-            "broken": [
-                {"id": n, "problems": [i.model_dump(mode="json") for i in e.infos]}
-                for n, e in broken.items()
-            ],
-        })  # fmt: skip
+        print_json(
+            {
+                "boards": [{"id": n, **b.model_dump(mode="json")} for n, b in known.items()],
+                "broken": [
+                    {"id": n, "problems": [i.model_dump(mode="json") for i in e.infos]}
+                    for n, e in broken.items()
+                ],
+            }
+        )
         return EXIT_DONE
     print_table(
         ("board", "", "devices", "memories [KiB]"),

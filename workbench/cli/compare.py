@@ -6,14 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import api
-from workbench.cli.output import (
-    EXIT_DIFFERS,
-    EXIT_DONE,
-    add_json,
-    print_infos,
-    print_json,
-    print_table,
-)
+from workbench.cli.output import EXIT_DIFFERS, EXIT_DONE, add_json, print_infos, print_json, print_table
 from workbench.errors import ErrorInfo, Place, failure
 from workbench.files import write_file
 from workbench.project.gate import FIGURES
@@ -38,14 +31,15 @@ def add(verbs: Any) -> None:
         "differs from its model or is not accurate enough.",
     )
     verb.add_argument("run", metavar="RUN", help=_OPERAND)
+    verb.add_argument("baseline", metavar="BASELINE", help="the same; N alone is run N of the project in RUN")
     verb.add_argument(
-        "baseline", metavar="BASELINE", help="the same; N alone is run N of the project in RUN"
+        "--fail-if",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help='a condition under which the run is not accepted: "lsb>2", "cycles>+5%%", '
+        f'"top1<baseline-0.01". Figures: {", ".join(FIGURES)}',
     )
-    verb.add_argument(
-        "--fail-if", action="append", default=[], metavar="CONDITION",
-        help="a condition under which the run is not accepted: \"lsb>2\", \"cycles>+5%%\", "
-        f"\"top1<baseline-0.01\". Figures: {', '.join(FIGURES)}",
-    )  # fmt: skip
     verb.add_argument("--junit", type=Path, metavar="FILE", help="write the result as JUnit XML")
     verb.add_argument("--markdown", type=Path, metavar="FILE", help="write it as Markdown")
     add_json(verb)
@@ -93,7 +87,5 @@ def _print(comparison: api.Comparison) -> None:
     for name, part in comparison.parts.items():
         if part and name != "figures":
             print(f"{name}:")
-            print_table(
-                ("", "baseline", "now"), [(c.what, c.before or "-", c.after or "-") for c in part]
-            )
+            print_table(("", "baseline", "now"), [(c.what, c.before or "-", c.after or "-") for c in part])
     print("Passed." if comparison.passed else "Failed.")

@@ -27,13 +27,19 @@ def add(verbs: Any) -> None:
     )
     add_project(verb)
     verb.add_argument(
-        "--channels", action="append", default=[], metavar="MODULE=N",
+        "--channels",
+        action="append",
+        default=[],
+        metavar="MODULE=N",
         help="how many output channels of a layer stay; 0 for all",
-    )  # fmt: skip
+    )
     verb.add_argument(
-        "--clusters", action="append", default=[], metavar="[MODULE=]N",
+        "--clusters",
+        action="append",
+        default=[],
+        metavar="[MODULE=]N",
         help="how many distinct weights a layer has, or every layer; 0 for no limit",
-    )  # fmt: skip
+    )
     verb.add_argument("--clear", action="store_true", help="remove all entries first")
     verb.set_defaults(perform=_perform, edits=True)
 
@@ -55,10 +61,12 @@ def _perform(options: argparse.Namespace) -> int:
     layers = api.channel_layers(changed)
     entries = changed.project.compressions
     if options.json:
-        print_json({
-            "compressions": [entry.model_dump(mode="json") for entry in entries],
-            "layers": [layer.model_dump(mode="json") for layer in layers],
-        })  # fmt: skip
+        print_json(
+            {
+                "compressions": [entry.model_dump(mode="json") for entry in entries],
+                "layers": [layer.model_dump(mode="json") for layer in layers],
+            }
+        )
         return EXIT_DONE
     rows = list(_rows(layers, entries))
     print_table(("module", "channels", "weights", "goes with"), rows)
@@ -83,9 +91,7 @@ def _unreadable(text: str, option: str) -> Exception:
     )
 
 
-def _rows(
-    layers: tuple[ChannelLayer, ...], entries: tuple[Compression, ...]
-) -> list[tuple[str, ...]]:
+def _rows(layers: tuple[ChannelLayer, ...], entries: tuple[Compression, ...]) -> list[tuple[str, ...]]:
     by_module = {entry.module: entry for entry in entries}
     general = by_module.pop("", None)
     rows: list[tuple[str, ...]] = []

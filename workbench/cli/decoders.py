@@ -56,8 +56,10 @@ def _decoders(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"file": str(path)})
     else:
-        print(f"Wrote {path}. Next: workbench settings PROJECT evaluation.metric=detection "
-              f"evaluation.decode={path}:decode")  # fmt: skip
+        print(
+            f"Wrote {path}. Next: workbench settings PROJECT evaluation.metric=detection "
+            f"evaluation.decode={path}:decode"
+        )
     return EXIT_DONE
 
 

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 def add(verbs: Any) -> None:
     """Add the verb."""
-    verb = verbs.add_parser(
-        "doctor", help="show what is installed, what is missing, and how to install it"
-    )
+    verb = verbs.add_parser("doctor", help="show what is installed, what is missing, and how to install it")
     add_json(verb)
     verb.set_defaults(perform=_doctor)
 

@@ -27,9 +27,11 @@ def add(verbs: Any) -> None:
     )
     verb.add_argument("file", type=Path, metavar="FILE.etdp", help="an ETDump")
     verb.add_argument(
-        "--etrecord", type=Path, metavar="FILE.etrecord",
+        "--etrecord",
+        type=Path,
+        metavar="FILE.etrecord",
         help="the .etrecord beside the program; names operators and modules",
-    )  # fmt: skip
+    )
     add_json(verb)
     verb.set_defaults(perform=_etdump)
 
@@ -48,22 +50,28 @@ def _etdump(options: argparse.Namespace) -> int:
     if options.etrecord is not None:
         rows = list(located(events, read_record(_read(options.etrecord))))
     if options.json:
-        print_json({
-            "events": [
-                {**event.model_dump(), "operators": list(what.operators),
-                 "modules": list(what.modules)}
-                for event, what in rows
-            ],
-        })  # fmt: skip
+        print_json(
+            {
+                "events": [
+                    {**event.model_dump(), "operators": list(what.operators), "modules": list(what.modules)}
+                    for event, what in rows
+                ]
+            }
+        )
         return EXIT_DONE
     print_table(
         ("event", "kind", "time", "calls", "modules"),
         [
-            (event.name, event.kind, f"{event.cycles:,.0f}", event.calls,
-             listed([m for m in what.modules if m], _MOST_NAMED))
+            (
+                event.name,
+                event.kind,
+                f"{event.cycles:,.0f}",
+                event.calls,
+                listed([m for m in what.modules if m], _MOST_NAMED),
+            )
             for event, what in rows
         ],
-    )  # fmt: skip
+    )
     return EXIT_DONE
 
 

@@ -47,9 +47,7 @@ def _add_prove(actions: Any) -> None:
     verb.add_argument("--base", type=_number, default=0x48102000, metavar="A",
                       help="address of the NPU's registers (0x48102000)")  # fmt: skip
     verb.add_argument("--irq", type=int, default=56, metavar="N", help="its interrupt (56)")
-    verb.add_argument(
-        "--cache", action="store_true", help="also check the maintenance of the data cache"
-    )
+    verb.add_argument("--cache", action="store_true", help="also check the maintenance of the data cache")
     verb.add_argument("--delay", type=float, default=0.0, metavar="S",
                       help="let the processor run on for S seconds beside the NPU")  # fmt: skip
     verb.add_argument("--limit", type=float, default=60.0, metavar="S",
@@ -82,8 +80,9 @@ def _add_build(actions: Any) -> None:
         description="Uses arm-none-eabi-gcc and your checkouts; nothing of them is copied.",
     )
     verb.add_argument("project", type=Path, metavar="DIR", help="folder of `firmware new`")
-    verb.add_argument("--driver", type=Path, required=True, metavar="DIR",
-                      help="checkout of Arm's ethos-u-core-driver")  # fmt: skip
+    verb.add_argument(
+        "--driver", type=Path, required=True, metavar="DIR", help="checkout of Arm's ethos-u-core-driver"
+    )
     verb.add_argument("--cmsis", type=Path, required=True, metavar="DIR", help="checkout of CMSIS")
     verb.add_argument("--cache", action="store_true", help="switch the data cache on")
     add_json(verb)
@@ -95,10 +94,15 @@ def _prove(options: argparse.Namespace) -> int:
     from workbench.deploy.emulation.prover import Board, prove
 
     board = Board(
-        target=options.target, base=options.base, irq=options.irq,
-        cached=options.cache, delay_s=options.delay, limit_s=options.limit,
-        arguments=tuple(options.arg), folder=options.folder,
-    )  # fmt: skip
+        target=options.target,
+        base=options.base,
+        irq=options.irq,
+        cached=options.cache,
+        delay_s=options.delay,
+        limit_s=options.limit,
+        arguments=tuple(options.arg),
+        folder=options.folder,
+    )
     with terminated_as_interrupted():
         proof = prove(options.elf, options.program, board)
     if options.json:
@@ -112,16 +116,23 @@ def _document(proof: Proof) -> dict[str, Any]:
     from workbench.deploy.emulation.findings import CHECKS, NOT_PROVEN
 
     return {
-        "verdict": proof.verdict, "kind": "emulated", "target": proof.target, "qemu": proof.qemu,
+        "verdict": proof.verdict,
+        "kind": "emulated",
+        "target": proof.target,
+        "qemu": proof.qemu,
         "checks": [
             {"id": name, "group": check.group, "title": check.title, "held": proof.held(name)}
             for name, check in CHECKS.items()
         ],
         "findings": [{**asdict(f), "remedy": f.remedy} for f in proof.findings],
-        "jobs": proof.jobs, "exit_code": proof.exit_code, "output": proof.output,
-        "register_accesses": proof.accesses, "elapsed_s": proof.elapsed_s, "npu_s": proof.npu_s,
+        "jobs": proof.jobs,
+        "exit_code": proof.exit_code,
+        "output": proof.output,
+        "register_accesses": proof.accesses,
+        "elapsed_s": proof.elapsed_s,
+        "npu_s": proof.npu_s,
         "not_proven": list(NOT_PROVEN),
-    }  # fmt: skip
+    }
 
 
 def _print(proof: Proof) -> None:

@@ -19,17 +19,13 @@ def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser("formats", help="list number formats, or quantize an array")
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser(
-        "list", help="list every format, its parameters and the differences to MASE"
-    )
+    listing = actions.add_parser("list", help="list every format, its parameters and the differences to MASE")
     add_json(listing)
     listing.set_defaults(perform=_list)
     action = actions.add_parser("quantize", help="quantize an array to a number format")
     action.add_argument("--scheme", metavar="S", help="a format of `formats list`")
     action.add_argument(
-        "--params",
-        metavar="JSON",
-        help='e.g. {"width": 8, "frac_width": 4}; also with MASE\'s names',
+        "--params", metavar="JSON", help='e.g. {"width": 8, "frac_width": 4}; also with MASE\'s names'
     )
     action.add_argument("--in", dest="in_", metavar="X.npy", help="float16, float32 or float64")
     action.add_argument("--out", metavar="Y.npy", help="output file, same shape and type")
@@ -63,15 +59,10 @@ def _params(text: str | None) -> dict[str, Any] | None:
     try:
         params = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise failure(
-            f"--params is not JSON: {error}.", where=place, code="params-not-json"
-        ) from error
+        raise failure(f"--params is not JSON: {error}.", where=place, code="params-not-json") from error
     if not isinstance(params, dict):
         raise failure(
-            "--params is not an object.",
-            'Example: {"width": 8, ...}.',
-            place,
-            code="params-not-object",
+            "--params is not an object.", 'Example: {"width": 8, ...}.', place, code="params-not-object"
         )
     return params
 

@@ -40,16 +40,17 @@ def add_build(parts: Any) -> None:
         "projects.",
     )
     verb.add_argument("program", type=Path, metavar="FILE.pte")
-    verb.add_argument("--checkout", default="", metavar="DIR",
-                      help="ExecuTorch checkout; default: the one set by `fvp set`")  # fmt: skip
     verb.add_argument(
-        "--placement", default="semihosting", metavar="P",
-        help="source of the program: semihosting (a file), embedded, or an address 0x...",
-    )  # fmt: skip
-    verb.add_argument("--etdump", action="store_true", help="record events (ETDump)")
-    verb.add_argument(
-        "--target", default="", metavar="T", help="the device, for a program that uses no NPU"
+        "--checkout", default="", metavar="DIR", help="ExecuTorch checkout; default: the one set by `fvp set`"
     )
+    verb.add_argument(
+        "--placement",
+        default="semihosting",
+        metavar="P",
+        help="source of the program: semihosting (a file), embedded, or an address 0x...",
+    )
+    verb.add_argument("--etdump", action="store_true", help="record events (ETDump)")
+    verb.add_argument("--target", default="", metavar="T", help="the device, for a program that uses no NPU")
     verb.add_argument("--out", type=Path, metavar="DIR", help="folder for the runner")
     verb.add_argument("--verbose", action="store_true", help="print the build log while building")
     add_json(verb)
@@ -57,18 +58,8 @@ def add_build(parts: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    from workbench.deploy.simulators.discovery import (
-        adopt_runner,
-        device_of,
-        load_settings,
-        runners_folder,
-    )
-    from workbench.deploy.simulators.runner_build import (
-        Build,
-        Watching,
-        build_runner,
-        known_checkouts,
-    )
+    from workbench.deploy.simulators.discovery import adopt_runner, device_of, load_settings, runners_folder
+    from workbench.deploy.simulators.runner_build import Build, Watching, build_runner, known_checkouts
 
     wanted, address = _placement(options.placement)
     (checkout,) = known_checkouts(options.checkout or load_settings().executorch)
@@ -86,9 +77,12 @@ def _perform(options: argparse.Namespace) -> int:
         runner = build_runner(build, default_root() / "builds" / build.name, folder, watching)
     adopt_runner(runner.path, address if wanted == "address" else None)
     document = {
-        "runner": str(runner.path), "target": build.target, "placement": runner.placement,
-        "memory_mode": build.program.memory_mode, "pools": runner.pools,
-    }  # fmt: skip
+        "runner": str(runner.path),
+        "target": build.target,
+        "placement": runner.placement,
+        "memory_mode": build.program.memory_mode,
+        "pools": runner.pools,
+    }
     if options.json:
         print_json(document)
         return EXIT_DONE
@@ -110,8 +104,7 @@ def _placement(text: str) -> tuple[Wanted, int]:
         return "address", int(text, 16)
     except ValueError as error:
         raise failure(
-            f"--placement must be {', '.join(_PLACEMENTS)} or an address such as "
-            f"0x62000000, not {text!r}.",
+            f"--placement must be {', '.join(_PLACEMENTS)} or an address such as 0x62000000, not {text!r}.",
             code="placement-invalid",
         ) from error
 
@@ -120,9 +113,7 @@ def _show_build(line: str) -> None:
     print(line, file=sys.stderr)
 
 
-def print_report(
-    report: SimulationReport, notes: Sequence[str], files: Sequence[dict[str, Any]]
-) -> None:
+def print_report(report: SimulationReport, notes: Sequence[str], files: Sequence[dict[str, Any]]) -> None:
     """Print the exit reason, the measurements and the problems."""
     print(f"{'Done' if report.succeeded else 'Failed':<12} {report.exit_reason}")
     _print_measured(report)
@@ -165,19 +156,29 @@ def add(verbs: Any) -> None:
     _add_run(parts.add_parser("run", help="run a program once and print a report"))
     setting = parts.add_parser("set", help="set the paths of simulators and runners")
     setting.add_argument(
-        "--simulator", action="append", default=[], metavar="FAMILY=PATH",
+        "--simulator",
+        action="append",
+        default=[],
+        metavar="FAMILY=PATH",
         help="simulator of u55, u65 or u85: the binary or its installation folder",
-    )  # fmt: skip
-    setting.add_argument("--runner", action="append", default=[], metavar="ELF",
-                         help="a runner; replaces the stored ones")  # fmt: skip
-    setting.add_argument("--executorch", metavar="DIR", help="an ExecuTorch checkout")
-    setting.add_argument("--fast", action=BooleanOptionalAction, default=None,
-                         help="run projects functionally only, or with cycles")  # fmt: skip
-    setting.add_argument("--trace", action=BooleanOptionalAction, default=None,
-                         help="trace the cycles of each operation of projects")  # fmt: skip
-    setting.add_argument(
-        "--timeout", type=float, metavar="S", help="time limit for runs of projects"
     )
+    setting.add_argument(
+        "--runner", action="append", default=[], metavar="ELF", help="a runner; replaces the stored ones"
+    )
+    setting.add_argument("--executorch", metavar="DIR", help="an ExecuTorch checkout")
+    setting.add_argument(
+        "--fast",
+        action=BooleanOptionalAction,
+        default=None,
+        help="run projects functionally only, or with cycles",
+    )
+    setting.add_argument(
+        "--trace",
+        action=BooleanOptionalAction,
+        default=None,
+        help="trace the cycles of each operation of projects",
+    )
+    setting.add_argument("--timeout", type=float, metavar="S", help="time limit for runs of projects")
     add_json(setting)
     setting.set_defaults(perform=_set)
     add_build(parts)
@@ -269,9 +270,7 @@ def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
     from workbench.deploy.simulators.run import Job, ones, read_samples
 
     if options.timeout <= 0:
-        raise failure(
-            "--timeout must be a number of seconds greater than 0.", code="timeout-invalid"
-        )
+        raise failure("--timeout must be a number of seconds greater than 0.", code="timeout-invalid")
     device, program = device_of(options.target), read_program(options.program)
     specs, notes = program.description["inputs"], list[str]()
     if options.inputs:
@@ -288,9 +287,15 @@ def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
             code="simulator-not-installed",
         )
     job = Job(
-        installed, read_runner(options.elf), program, device, samples,
-        fast=options.fast, timeout_s=options.timeout, address=options.address,
-    )  # fmt: skip
+        installed,
+        read_runner(options.elf),
+        program,
+        device,
+        samples,
+        fast=options.fast,
+        timeout_s=options.timeout,
+        address=options.address,
+    )
     return job, notes
 
 
@@ -355,10 +360,15 @@ def _write_outputs(outcome: Outcome, folder: Path) -> list[dict[str, Any]]:
             buffer = io.BytesIO()
             np.save(buffer, array)
             write_file(path, buffer.getvalue())
-            written.append({
-                "sample": number, "output": index, "dtype": str(array.dtype),
-                "shape": list(array.shape), "path": str(path.absolute()),
-            })  # fmt: skip
+            written.append(
+                {
+                    "sample": number,
+                    "output": index,
+                    "dtype": str(array.dtype),
+                    "shape": list(array.shape),
+                    "path": str(path.absolute()),
+                }
+            )
     return written
 
 
@@ -397,14 +407,16 @@ def _set(options: argparse.Namespace) -> int:
             )
         simulators[family] = str(Path(path).expanduser().absolute())
     runners = tuple(str(read_runner(Path(p).expanduser().absolute()).path) for p in options.runner)
-    settings = settings.model_copy(update={
-        "simulators": simulators,
-        "runners": runners or settings.runners,
-        "executorch": options.executorch or settings.executorch,
-        "fast": settings.fast if options.fast is None else options.fast,
-        "trace": settings.trace if options.trace is None else options.trace,
-        "timeout_s": options.timeout if (options.timeout or 0) > 0 else settings.timeout_s,
-    })  # fmt: skip
+    settings = settings.model_copy(
+        update={
+            "simulators": simulators,
+            "runners": runners or settings.runners,
+            "executorch": options.executorch or settings.executorch,
+            "fast": settings.fast if options.fast is None else options.fast,
+            "trace": settings.trace if options.trace is None else options.trace,
+            "timeout_s": options.timeout if (options.timeout or 0) > 0 else settings.timeout_s,
+        }
+    )
     save_settings(settings)
     if options.json:
         print_json(settings.model_dump(mode="json"))

@@ -32,12 +32,8 @@ def add(verbs: Any) -> None:
         metavar="ID",
         help="use the improvers of a preset instead of others: " + _presets(),
     )
-    verb.add_argument(
-        "--seed", type=int, metavar="N", help="choose other calibration samples for improvers"
-    )
-    verb.add_argument(
-        "--samples", type=int, metavar="N", help="use at most so many calibration samples"
-    )
+    verb.add_argument("--seed", type=int, metavar="N", help="choose other calibration samples for improvers")
+    verb.add_argument("--samples", type=int, metavar="N", help="use at most so many calibration samples")
     verb.add_argument(
         "--time-limit",
         type=int,
@@ -48,18 +44,12 @@ def add(verbs: Any) -> None:
 
 
 def _presets() -> str:
-    return "; ".join(
-        f"{preset.id} ({' and '.join(preset.improvers)})" for preset in IMPROVER_PRESETS
-    )
+    return "; ".join(f"{preset.id} ({' and '.join(preset.improvers)})" for preset in IMPROVER_PRESETS)
 
 
 def _settings(options: argparse.Namespace) -> dict[str, int | None]:
     """Return the settings that were given."""
-    settings = {
-        "seed": options.seed,
-        "samples": options.samples,
-        "time_limit_s": options.time_limit,
-    }
+    settings = {"seed": options.seed, "samples": options.samples, "time_limit_s": options.time_limit}
     return {
         name: None if name == "time_limit_s" and value == 0 else value
         for name, value in settings.items()

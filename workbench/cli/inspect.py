@@ -20,17 +20,10 @@ def add(verbs: Any) -> None:
     )
     verb.add_argument("program", type=Path, metavar="FILE")
     verb.add_argument("--method", default="", metavar="NAME", help="which one; else the first")
+    verb.add_argument("--plan", action="store_true", help="list instructions, memory plan and constants")
+    verb.add_argument("--commands", action="store_true", help="list the commands of every Ethos-U delegate")
     verb.add_argument(
-        "--plan", action="store_true", help="list instructions, memory plan and constants"
-    )
-    verb.add_argument(
-        "--commands", action="store_true", help="list the commands of every Ethos-U delegate"
-    )
-    verb.add_argument(
-        "--find",
-        default="",
-        metavar="TEXT",
-        help="only commands that contain this text, e.g. NPU_OP",
+        "--find", default="", metavar="TEXT", help="only commands that contain this text, e.g. NPU_OP"
     )
     add_json(verb)
     verb.set_defaults(perform=_inspect)
@@ -38,11 +31,7 @@ def add(verbs: Any) -> None:
 
 def _inspect(options: argparse.Namespace) -> int:
     inspection = api.inspect(
-        options.program,
-        options.method,
-        plan=options.plan,
-        commands=options.commands,
-        find=options.find,
+        options.program, options.method, plan=options.plan, commands=options.commands, find=options.find
     )
     description = inspection.description
     if options.json:
@@ -59,16 +48,12 @@ def _inspect(options: argparse.Namespace) -> int:
 
 
 def _print(path: Path, description: dict[str, Any]) -> None:
-    print(
-        f"{path.name}: {description['bytes']:,} bytes, methods {', '.join(description['methods'])}"
-    )
+    print(f"{path.name}: {description['bytes']:,} bytes, methods {', '.join(description['methods'])}")
     if len(description["methods"]) > 1:
         print(f"  method   {description['method']}")
     for side in ("inputs", "outputs"):
         for tensor in description[side]:
-            print(
-                f"  {side[:-1]:<9}{tensor.get('dtype', tensor['type'])} {tensor.get('shape', '')}"
-            )
+            print(f"  {side[:-1]:<9}{tensor.get('dtype', tensor['type'])} {tensor.get('shape', '')}")
     for delegate in description["delegates"]:
         _print_delegate(delegate)
     memory = description["memory"]
@@ -98,27 +83,28 @@ def _print_delegate(delegate: dict[str, Any]) -> None:
 
 def _print_plan(description: dict[str, Any]) -> None:
     print("\ninstructions:")
-    rows = [
-        (str(c["number"]), c["kind"], c["name"], "; ".join(c["values"]))
-        for c in description["calls"]
-    ]
+    rows = [(str(c["number"]), c["kind"], c["name"], "; ".join(c["values"])) for c in description["calls"]]
     print_table(("#", "kind", "what", "values"), rows)
     print("\nmemory plan:")
     rows_of_plan = [
         (
-            str(t["index"]), t["role"], f"{t['dtype']} {list(t['shape'])}", str(t["memory"]),
-            f"{t['address']:#x}", f"{t['bytes']:,}", f"{t['first']} to {t['last']}",
+            str(t["index"]),
+            t["role"],
+            f"{t['dtype']} {list(t['shape'])}",
+            str(t["memory"]),
+            f"{t['address']:#x}",
+            f"{t['bytes']:,}",
+            f"{t['first']} to {t['last']}",
         )
         for t in description["plan"]
-    ]  # fmt: skip
+    ]
     head = ("value", "for", "tensor", "memory", "address", "bytes", "instructions")
     print_table(head, rows_of_plan)
     print("\nconstants:")
     print_table(
         ("buffer", "tensor", "bytes"),
         [
-            (str(c["index"]), f"{c['dtype']} {list(c['shape'])}" if c["dtype"] else "",
-             f"{c['bytes']:,}")
+            (str(c["index"]), f"{c['dtype']} {list(c['shape'])}" if c["dtype"] else "", f"{c['bytes']:,}")
             for c in description["constants"]
         ],
-    )  # fmt: skip
+    )

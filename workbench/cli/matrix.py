@@ -57,9 +57,7 @@ def add(verbs: Any) -> None:
 
 
 def _perform(options: argparse.Namespace) -> int:
-    asked = {
-        "targets": options.targets, "configs": options.configs, "qat_epochs": options.qat_epochs
-    }  # fmt: skip
+    asked = {"targets": options.targets, "configs": options.configs, "qat_epochs": options.qat_epochs}
     results: dict[str, MatrixResult] = {}
     failed = False
     for path in options.projects:
@@ -79,8 +77,7 @@ def _perform(options: argparse.Namespace) -> int:
     else:
         for name, result in results.items():
             print(f"{name}:")
-            print_table(("device", "config", ""), [(c.target, c.config, _said(c))
-                                                   for c in result.cells])  # fmt: skip
+            print_table(("device", "config", ""), [(c.target, c.config, _said(c)) for c in result.cells])
     return EXIT_FAILED if failed else EXIT_DONE
 
 
@@ -98,9 +95,7 @@ def _said(cell: Cell) -> str:
     return f"{answers}, {cell.cycles:,} cycles{rest}"
 
 
-def _print_markdown(
-    results: dict[str, MatrixResult], targets: list[str], configs: list[str]
-) -> None:
+def _print_markdown(results: dict[str, MatrixResult], targets: list[str], configs: list[str]) -> None:
     columns = [(target, config) for target in targets for config in configs]
     heads = [f"{t.removeprefix('ethos-')} {c}" for t, c in columns]
     print(f"| model | {' | '.join(heads)} |")

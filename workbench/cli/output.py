@@ -39,9 +39,7 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 # Controls of a terminal, and of the direction of text; JSON itself has no others than line ends.
-_UNPRINTABLE = re.compile(
-    "[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
-)
+_UNPRINTABLE = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]")
 
 
 def _escaped(match: re.Match[str]) -> str:
@@ -100,9 +98,12 @@ def _show(what: Any, stream: TextIO, *, is_wrapped: bool) -> None:
 
     drawn = io.StringIO()
     console = Console(
-        file=drawn, force_terminal=True, width=columns(stream),
-        color_system=None if os.environ.get("NO_COLOR") else "standard", highlight=False,
-    )  # fmt: skip
+        file=drawn,
+        force_terminal=True,
+        width=columns(stream),
+        color_system=None if os.environ.get("NO_COLOR") else "standard",
+        highlight=False,
+    )
     console.print(what, soft_wrap=not is_wrapped)
     control = getattr(stream, "control", stream.write)
     control(drawn.getvalue())
@@ -247,9 +248,7 @@ def add_engine(verb: argparse.ArgumentParser) -> None:
     add_trust(verb)
     verb.add_argument("--no-cache", action="store_true", help="ignore cached results")
     verb.add_argument(
-        "--no-acceleration",
-        action="store_true",
-        help="disable the toolchain patches (slower, same bytes)",
+        "--no-acceleration", action="store_true", help="disable the toolchain patches (slower, same bytes)"
     )
 
 

@@ -55,10 +55,12 @@ def _perform(options: argparse.Namespace) -> int:
             ) from error
         rows.append((name, len(data), _PURPOSES[name.split(".")[-2]]))
     if options.json:
-        print_json({
-            "folder": str(options.out.absolute()),
-            "files": [{"name": n, "bytes": b, "purpose": p} for n, b, p in rows],
-        })  # fmt: skip
+        print_json(
+            {
+                "folder": str(options.out.absolute()),
+                "files": [{"name": n, "bytes": b, "purpose": p} for n, b, p in rows],
+            }
+        )
         return EXIT_DONE
     print(f"Wrote to {options.out}:")
     print_table(("file", "bytes", "purpose"), [(n, f"{b:,}", p) for n, b, p in rows])

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import api
 from workbench.cli.jobs import job_options
-from workbench.cli.output import (
-    EXIT_DONE,
-    add_engine,
-    add_project,
-    opened_cache,
-    print_json,
-)
+from workbench.cli.output import EXIT_DONE, add_engine, add_project, opened_cache, print_json
 
 if TYPE_CHECKING:
     import argparse

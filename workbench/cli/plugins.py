@@ -22,9 +22,7 @@ def add(verbs: Any) -> None:
     )
     add_project(verb)
     verb.add_argument("--add", metavar="FILE.py", help="add a plug-in file to the project")
-    verb.add_argument(
-        "--remove", metavar="FILE.py", help="remove a plug-in file; rules that use it are kept"
-    )
+    verb.add_argument("--remove", metavar="FILE.py", help="remove a plug-in file; rules that use it are kept")
     verb.set_defaults(perform=_perform, edits=True)
 
 
@@ -37,9 +35,7 @@ def _perform(options: argparse.Namespace) -> int:
     if changed != opened:
         api.save(changed)
     plugins = changed.project.plugins
-    items = [
-        item for plugin in (*plugins, *installed()) for item in items_of(plugin, changed.folder)
-    ]
+    items = [item for plugin in (*plugins, *installed()) for item in items_of(plugin, changed.folder)]
     if options.json:
         named = [{"kind": i.role, "reference": i.reference, "title": i.title} for i in items]
         print_json({"plugins": list(plugins), "items": named})

@@ -94,8 +94,13 @@ def _add_new(verbs: Any) -> None:
 
 
 def _add_recipe(new: argparse.ArgumentParser) -> None:
-    new.add_argument("--recipe", default="", choices=["", *recipes()], metavar="R",
-                     help=f"start from a complete project: {', '.join(recipes())}")  # fmt: skip
+    new.add_argument(
+        "--recipe",
+        default="",
+        choices=["", *recipes()],
+        metavar="R",
+        help=f"start from a complete project: {', '.join(recipes())}",
+    )
     for name, means, given in (
         ("mode", "pt2e_quantize", "ethosu_16a8w, ethosu_8a8w"),
         ("scope", "quantize_scope", "full, linear"),
@@ -106,33 +111,35 @@ def _add_recipe(new: argparse.ArgumentParser) -> None:
 
 
 def _add_data(new: argparse.ArgumentParser) -> None:
-    new.add_argument(
-        "--calibration", metavar="SPEC", help="calibration samples: file, folder or callable"
-    )
+    new.add_argument("--calibration", metavar="SPEC", help="calibration samples: file, folder or callable")
     new.add_argument("--evaluation", metavar="SPEC", help="evaluation samples")
     new.add_argument(
-        "--preprocess", metavar="SETTINGS",
+        "--preprocess",
+        metavar="SETTINGS",
         help=f"for folders of pictures: {EXAMPLE}; names: {', '.join(Preprocess.model_fields)}",
-    )  # fmt: skip
-    new.add_argument(
-        "--tokenizer", default="", metavar="SPEC",
-        help="for texts (.txt): tokenizer.json or FILE.py:callable; default: bytes",
-    )  # fmt: skip
-    new.add_argument(
-        "--sequence", type=int, metavar="N", help="sequence length of a text in tokens"
     )
     new.add_argument(
-        "--labels", metavar="FILE",
+        "--tokenizer",
+        default="",
+        metavar="SPEC",
+        help="for texts (.txt): tokenizer.json or FILE.py:callable; default: bytes",
+    )
+    new.add_argument("--sequence", type=int, metavar="N", help="sequence length of a text in tokens")
+    new.add_argument(
+        "--labels",
+        metavar="FILE",
         help="one class per evaluation sample, a COCO file, or a folder of YOLO texts or masks",
-    )  # fmt: skip
+    )
     new.add_argument(
-        "--metric", metavar="SPEC",
+        "--metric",
+        metavar="SPEC",
         help=f"FILE.py:callable(outputs, labels), or {listed([*BUILT_IN_METRICS])}",
-    )  # fmt: skip
+    )
     new.add_argument(
-        "--decode", metavar="SPEC",
+        "--decode",
+        metavar="SPEC",
         help="FILE.py:callable(outputs), for those metrics; see workbench decoders",
-    )  # fmt: skip
+    )
 
 
 def _new(options: argparse.Namespace) -> int:
@@ -146,9 +153,7 @@ def _new(options: argparse.Namespace) -> int:
         raise failure(f"{path} already exists.", "Add --force to overwrite it.", code="file-exists")
     if not options.model:
         raise failure(
-            "No model given.",
-            "Add --model, --recipe, or --aot with a command line.",
-            code="model-not-given",
+            "No model given.", "Add --model, --recipe, or --aot with a command line.", code="model-not-given"
         )
     project = _made(options, path)
     opened = api.OpenProject(project, path.absolute().parent, path)
@@ -165,9 +170,13 @@ def _begin(options: argparse.Namespace) -> int:
     path: Path = options.project
     recipe = recipes()[options.recipe]
     project = begin(
-        recipe, path.absolute(), overwrite=options.force, mode=options.mode, scope=options.scope,
+        recipe,
+        path.absolute(),
+        overwrite=options.force,
+        mode=options.mode,
+        scope=options.scope,
         caches=options.caches,
-    )  # fmt: skip
+    )
     code = project.model.spec.rpartition(":")[0]
     if options.json:
         texts = [d.spec for d in (project.calibration, project.evaluation.data) if d]
@@ -256,9 +265,7 @@ def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
     elif options.target:
         chosen = TargetChoice(id=options.target)
     else:
-        raise failure(
-            "No target or board given.", "Add --target or --board.", code="target-not-given"
-        )
+        raise failure("No target or board given.", "Add --target or --board.", code="target-not-given")
     choice = TargetChoice(id=chosen.id, options={**chosen.options, **given})
     return api.set_options(choice, assignments(options.option, "target-option-invalid"), folder)
 
@@ -270,9 +277,7 @@ def _shape(text: str) -> tuple[int, ...]:
         sizes = ()
     if not sizes or min(sizes) < 1:
         where = Place(kind="option", id="model.input_shapes")
-        raise failure(
-            f"{text!r} is not a shape.", "Example: 1x3x224x224.", where, code="shape-invalid"
-        )
+        raise failure(f"{text!r} is not a shape.", "Example: 1x3x224x224.", where, code="shape-invalid")
     return sizes
 
 
@@ -314,8 +319,7 @@ def _plan(options: argparse.Namespace) -> int:
             {
                 "project": opened.project.name,
                 "stages": [
-                    {"id": s.id, "key": s.key, "state": s.state, "reason": s.reason}
-                    for s in planned.stages
+                    {"id": s.id, "key": s.key, "state": s.state, "reason": s.reason} for s in planned.stages
                 ],
             }
         )

@@ -32,11 +32,7 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         command = interpreter.command("workbench.engine.array_jobs", name, str(asked), str(answer))
         environment = interpreter.environment()
         with subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=2,
-            start_new_session=True,
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
         ) as process:
             try:
                 with guarded(process.pid):
@@ -69,9 +65,7 @@ def add_batch(verb: argparse.ArgumentParser) -> None:
 
 
 def perform(
-    options: argparse.Namespace,
-    job: Mapping[str, Any],
-    ask_about: Callable[[list[Any]], dict[str, Any]],
+    options: argparse.Namespace, job: Mapping[str, Any], ask_about: Callable[[list[Any]], dict[str, Any]]
 ) -> int:
     """Run one job, or those of ``--batch`` with the options as their defaults.
 
@@ -116,10 +110,7 @@ def read_jobs(path: Path) -> list[Any]:
         raise failure(f"{path} is not JSON: {error}.", where=place, code="jobs-not-json") from error
     if not isinstance(jobs, list):
         raise failure(
-            f"{path} is not a list of jobs.",
-            "Example: [{...}, {...}].",
-            place,
-            code="jobs-not-list",
+            f"{path} is not a list of jobs.", "Example: [{...}, {...}].", place, code="jobs-not-list"
         )
     return jobs
 

@@ -37,10 +37,7 @@ def add(verbs: Any) -> None:
     scope.add_argument("--all", action="store_true", help="remove the method for all activations")
     free.set_defaults(perform=_free, edits=True)
     _add_comparing(actions)
-    for name, words in (
-        ("drop", "exclude samples from calibration"),
-        ("restore", "include samples again"),
-    ):
+    for name, words in (("drop", "exclude samples from calibration"), ("restore", "include samples again")):
         samples = actions.add_parser(name, help=words)
         samples.add_argument("samples", metavar="SAMPLE", type=int, nargs="+")
         samples.set_defaults(perform=_samples, edits=True)
@@ -82,8 +79,7 @@ def _print(options: argparse.Namespace, opened: api.OpenProject) -> int:
         for row in rows if row.node in ranges.methods
     }  # fmt: skip
     texts = {
-        node: f"{low:.6g} to {high:.6g}"
-        + (f" ({ranges.methods[node]})" if node in ranges.methods else "")
+        node: f"{low:.6g} to {high:.6g}" + (f" ({ranges.methods[node]})" if node in ranges.methods else "")
         for node, (low, high) in ends.items()
     }
     by_id = {row.id: row for row in rows}
@@ -104,16 +100,25 @@ def _compare(options: argparse.Namespace) -> int:
     opened = api.open(options.project)
     choices = api.compare_methods(opened, options.tensor)
     if options.json:
-        print_json({
-            "project": opened.project.name, "tensor": options.tensor,
-            "choices": [asdict(choice) for choice in choices],
-        })  # fmt: skip
+        print_json(
+            {
+                "project": opened.project.name,
+                "tensor": options.tensor,
+                "choices": [asdict(choice) for choice in choices],
+            }
+        )
         return EXIT_DONE
     table = (
-        (c.method, f"{c.minimum:.6g}", f"{c.maximum:.6g}", f"{c.grid.scale:.6g}",
-         f"{100 * c.clipped:.3g} %", "" if c.sqnr_db is None else f"{c.sqnr_db:.2f} dB")
+        (
+            c.method,
+            f"{c.minimum:.6g}",
+            f"{c.maximum:.6g}",
+            f"{c.grid.scale:.6g}",
+            f"{100 * c.clipped:.3g} %",
+            "" if c.sqnr_db is None else f"{c.sqnr_db:.2f} dB",
+        )
         for c in choices
-    )  # fmt: skip
+    )
     print_table(("method", "min", "max", "step", "clipped", "SQNR, predicted"), table)
     return EXIT_DONE
 
@@ -121,9 +126,7 @@ def _compare(options: argparse.Namespace) -> int:
 def _choose(options: argparse.Namespace) -> int:
     scope: MethodScope = "all" if options.all else "tensor" if options.tensor else "module"
     match = options.tensor or options.module or ""
-    return _save(
-        options, api.choose_method(api.open(options.project), scope, match, options.method)
-    )
+    return _save(options, api.choose_method(api.open(options.project), scope, match, options.method))
 
 
 def _set(options: argparse.Namespace) -> int:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 def add(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
-        "report", help="write an HTML page: model, rules, ranges, accuracy, cost, runs, versions",
+        "report",
+        help="write an HTML page: model, rules, ranges, accuracy, cost, runs, versions",
         description="Uses the cache and the history; computes nothing.",
-    )  # fmt: skip
+    )
     add_project(verb)
     verb.add_argument("--out", type=Path, required=True, metavar="FILE.html")
     verb.set_defaults(perform=_perform)

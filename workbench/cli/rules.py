@@ -32,9 +32,8 @@ def add_actions(actions: Any) -> None:
     take = actions.add_parser("take-mase", help="replace the rules by MASE's pass_args")
     take.add_argument("file", type=Path, metavar="FILE", help="TOML, JSON or a Python dict")
     take.add_argument(
-        "--mase-compatible", action="store_true",
-        help="use MASE's form of every format that it has",
-    )  # fmt: skip
+        "--mase-compatible", action="store_true", help="use MASE's form of every format that it has"
+    )
     take.set_defaults(perform=_take, edits=True)
     write = actions.add_parser("write-mase", help="write the rules as MASE's pass_args")
     write.add_argument("file", type=Path, metavar="FILE", help="FILE.toml or FILE.json")
@@ -95,9 +94,7 @@ def add(verbs: Any) -> None:
 def _add_actions(actions: Any) -> None:
     new = actions.add_parser("add", help="add a rule; one with the same match is replaced")
     new.add_argument("--kind", required=True, choices=sorted(_KINDS))
-    new.add_argument(
-        "--match", default="", help="name of a module, class, operator, node or finder"
-    )
+    new.add_argument("--match", default="", help="name of a module, class, operator, node or finder")
     new.add_argument(
         "--config",
         required=True,
@@ -132,8 +129,7 @@ def _show(options: argparse.Namespace) -> int:
             on_event=ProgressPrinter().event,
         )
     if resolved.plugins_pending:
-        print("Matches of plug-in rules are known after: workbench run --until prepare",
-              file=sys.stderr)  # fmt: skip
+        print("Matches of plug-in rules are known after: workbench run --until prepare", file=sys.stderr)
     return _print_resolution(options, opened, resolved)
 
 
@@ -156,27 +152,36 @@ def _print_resolution(
 ) -> int:
     resolution, types = resolved.resolution, resolved.types
     if options.json:
-        print_json({
-            "project": opened.project.name,
-            "modules": [
-                {"module": path, "type": types[path], "config": e.label, "rule": e.rule,
-                 "overridden": list(e.overridden)}
-                for path, e in resolution.modules.items()
-            ],
-            "nodes": [
-                {"node": name, "config": e.label, "rule": e.rule}
-                for name, e in resolution.nodes.items()
-            ],
-            "rules": {
-                name: {"wins": c.wins, "loses": c.loses} for name, c in resolution.counts.items()
-            },
-        })  # fmt: skip
+        print_json(
+            {
+                "project": opened.project.name,
+                "modules": [
+                    {
+                        "module": path,
+                        "type": types[path],
+                        "config": e.label,
+                        "rule": e.rule,
+                        "overridden": list(e.overridden),
+                    }
+                    for path, e in resolution.modules.items()
+                ],
+                "nodes": [
+                    {"node": name, "config": e.label, "rule": e.rule} for name, e in resolution.nodes.items()
+                ],
+                "rules": {name: {"wins": c.wins, "loses": c.loses} for name, c in resolution.counts.items()},
+            }
+        )
         return EXIT_DONE
     rows = (
-        (path or "(model)", types[path].rpartition(".")[2], e.label, e.rule or "none",
-         ", ".join(e.overridden))
+        (
+            path or "(model)",
+            types[path].rpartition(".")[2],
+            e.label,
+            e.rule or "none",
+            ", ".join(e.overridden),
+        )
         for path, e in resolution.modules.items()
-    )  # fmt: skip
+    )
     print_table(("module", "type", "config", "rule", "overrides"), rows)
     return EXIT_DONE
 
@@ -184,9 +189,7 @@ def _print_resolution(
 def _add(options: argparse.Namespace) -> int:
     kind = _KINDS[options.kind]
     opened = api.open(options.project)
-    return _save(
-        options, api.add_rule(opened, kind, options.match, options.config, options.position)
-    )
+    return _save(options, api.add_rule(opened, kind, options.match, options.config, options.position))
 
 
 def _remove(options: argparse.Namespace) -> int:

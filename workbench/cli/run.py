@@ -99,8 +99,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 _WITHHELD = ErrorInfo(
-    message="The deliverables are not written, because the program differs or is not accurate "
-    "enough.",
+    message="The deliverables are not written, because the program differs or is not accurate enough.",
     hint="See the limits. --allow-differences with --out writes them all the same.",
     where=Place(kind="option", id="out"),
     code="deliverables-withheld",

@@ -173,9 +173,7 @@ def _print_evaluate(part: dict[str, Any]) -> None:
     line = f"Quality      SQNR {_db(part['sqnr_db'])} over {plural(part['samples'], 'sample')}"
     if part["top1_float"] is not None:
         where = f" of output {part['class_output']}" if part.get("class_output") else ""
-        line += (
-            f"; top-1{where} {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
-        )
+        line += f"; top-1{where} {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
     if part["metric_float"] is not None:
         values = f"{part['metric_float']:g} float, {part['metric_quantized']:g} quantized"
         line += f"; {part['metric_name']} {values}"
@@ -192,8 +190,7 @@ def _print_added(tensors: list[dict[str, Any]]) -> None:
     """Print which operations themselves add most of the error."""
     sources = largest_sources(TensorQuality.model_validate(tensor) for tensor in tensors)
     names = [
-        f"{t.tensor}{' in ' if t.module else ''}{t.module} {t.added_share:.0%}"
-        for t in sources[:_NAMED]
+        f"{t.tensor}{' in ' if t.module else ''}{t.module} {t.added_share:.0%}" for t in sources[:_NAMED]
     ]
     if names:
         print(f"             error added by {', '.join(names)}")
@@ -202,13 +199,12 @@ def _print_added(tensors: list[dict[str, Any]]) -> None:
 def _print_task(task: dict[str, Any]) -> None:
     """Print the figures beside the metric, and what the quantized model loses of each class."""
     for row in [*task["figures"][1:], *task["per_class"]]:
-        values = ["none" if row[side] is None else f"{row[side]:.3f}"
-                  for side in ("floating", "quantized")]  # fmt: skip
-        print(f"             {row['name']} {values[0]} float, {values[1]} quantized "
-              f"({row['count']:,} labelled)")  # fmt: skip
+        values = ["none" if row[side] is None else f"{row[side]:.3f}" for side in ("floating", "quantized")]
+        print(
+            f"             {row['name']} {values[0]} float, {values[1]} quantized ({row['count']:,} labelled)"
+        )
     if task["metric"] == "detection":
-        print(f"             {plural(task['lost'], 'object')} of the float model lost, "
-              f"{task['added']:,} new")  # fmt: skip
+        print(f"             {plural(task['lost'], 'object')} of the float model lost, {task['added']:,} new")
 
 
 def _print_lower(part: dict[str, Any]) -> None:
@@ -267,8 +263,9 @@ def _print_board(part: dict[str, Any]) -> None:
             doubt = "" if filling["confirmed"] else ", not confirmed"
             room = f"{filling['bytes'] / 1024:,.0f} KiB{doubt}"
         what = ", ".join(f"{d['what']} {d['bytes'] / 1024:,.1f}" for d in filling["demands"])
-        print(f"             {filling['name']}: {used / 1024:,.1f} KiB of {room}"
-              f"{f' ({what})' if what else ''}")  # fmt: skip
+        print(
+            f"             {filling['name']}: {used / 1024:,.1f} KiB of {room}{f' ({what})' if what else ''}"
+        )
 
 
 def _print_verify(part: dict[str, Any]) -> None:
@@ -320,10 +317,7 @@ def _print_compiled(part: dict[str, Any], samples: int, tosa: str) -> None:
         )
     for finding in part["findings"]:
         at = f"{finding['command']} at {finding['offset']:#x} of delegate {finding['delegate']}: "
-        print(
-            f"             {finding['severity']}: {at if finding['command'] else ''}"
-            f"{finding['message']}"
-        )
+        print(f"             {finding['severity']}: {at if finding['command'] else ''}{finding['message']}")
 
 
 _HELD = {True: "passed", False: "FAILED", None: "not checked"}
@@ -369,10 +363,7 @@ def _print_run(part: dict[str, Any]) -> None:
             f"Measured     {part['cycles']:,.0f} NPU cycles per inference, {ratio:.2f} of "
             f"Vela's estimate ({label})"
         )
-    for name, words in (
-        ("against_reference", "its TOSA"),
-        ("against_quantized", "the quantized model"),
-    ):
+    for name, words in (("against_reference", "its TOSA"), ("against_quantized", "the quantized model")):
         against = part[name]
         if not against["elements"]:
             continue
@@ -382,9 +373,7 @@ def _print_run(part: dict[str, Any]) -> None:
             f"{against['max_lsb']} LSB apart, arg-max equal for {against['argmax_equal']} of "
             f"{part['samples']}"
         )
-    reasons = (
-        () if part["kind"] == "functional" and report["succeeded"] else (report["exit_reason"],)
-    )
+    reasons = () if part["kind"] == "functional" and report["succeeded"] else (report["exit_reason"],)
     for sentence in (*reasons, *report["explanation"][-1:], *report["notes"]):
         print(f"             {sentence}")
 
@@ -395,6 +384,5 @@ def _print_package(part: dict[str, Any]) -> None:
     files = [(Path(file["path"]), file["bytes"], file["purpose"]) for file in part["files"]]
     print(f"Deliverables in {shown_path(files[0][0].parent)}")
     print_table(
-        ("file", "bytes", "purpose"),
-        [(path.name, f"{size:,}", purpose) for path, size, purpose in files],
+        ("file", "bytes", "purpose"), [(path.name, f"{size:,}", purpose) for path, size, purpose in files]
     )

@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from workbench.errors import ErrorInfo
     from workbench.history.runs import Run
 
-_HEADER = ("run", "made", "rules", "accuracy", "SQNR [dB]", "cycles", "measured", "SRAM [KiB]",
-           "verdict", "accurate", "best")  # fmt: skip
+_HEADER = (
+    "run",
+    "made",
+    "rules",
+    "accuracy",
+    "SQNR [dB]",
+    "cycles",
+    "measured",
+    "SRAM [KiB]",
+    "verdict",
+    "accurate",
+    "best",
+)
 
 
 def add(verbs: Any) -> None:
@@ -87,10 +98,7 @@ def _row(run: Run, best: bool) -> list[str]:
 def _print_difference(options: argparse.Namespace, difference: api.RunDifference) -> None:
     a, b = difference.before.number, difference.after.number
     if options.json:
-        parts = {
-            name: [asdict(change) for change in changes]
-            for name, changes in difference.parts.items()
-        }
+        parts = {name: [asdict(change) for change in changes] for name, changes in difference.parts.items()}
         print_json({"a": a, "b": b, "warning": difference.warning, **parts})
         return
     if difference.warning:

@@ -21,9 +21,7 @@ def add(verbs: Any) -> None:
         description="Without a name: lists the samples. With one: copies its folder.",
     )
     verb.add_argument("name", nargs="?", default="", help="the sample to copy")
-    verb.add_argument(
-        "--to", type=Path, default=Path(), metavar="DIR", help="where (default: this folder)"
-    )
+    verb.add_argument("--to", type=Path, default=Path(), metavar="DIR", help="where (default: this folder)")
     add_json(verb)
     verb.set_defaults(perform=_samples)
 

@@ -29,9 +29,11 @@ def add(verbs: Any) -> None:
         help=("write the model for ExecuTorch's aot_arm_compiler instead, and print its command"),
     )
     verb.add_argument(
-        "--form", choices=("plain", "recipe"), default="plain",
+        "--form",
+        choices=("plain", "recipe"),
+        default="plain",
         help="calls of ExecuTorch's functions, or one of its export recipes; default: plain",
-    )  # fmt: skip
+    )
     verb.set_defaults(perform=_script)
 
 

@@ -52,9 +52,7 @@ def add(verbs: Any) -> None:
     )
     _add_size(verb)
     verb.add_argument(
-        "--apply",
-        action="store_true",
-        help="write the fastest candidate within the limits to the project",
+        "--apply", action="store_true", help="write the fastest candidate within the limits to the project"
     )
     add_engine(verb)
     verb.set_defaults(perform=_perform)
@@ -64,9 +62,12 @@ def _add_size(verb: argparse.ArgumentParser) -> None:
     """Add the options that say how much is searched, and by how many processes."""
     verb.add_argument("--trials", type=int, default=DEFAULT_TRIALS, metavar="N")
     verb.add_argument(
-        "--workers", type=int, default=1, metavar="N",
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
         help=f"number of processes, up to {os.cpu_count()} on this machine",
-    )  # fmt: skip
+    )
     verb.add_argument(
         "--scheduler",
         default="",
@@ -87,9 +88,7 @@ def _add_size(verb: argparse.ArgumentParser) -> None:
         help="with --widths: train every candidate with fewer channels before it is measured",
     )
     verb.add_argument(
-        "--transforms",
-        action="store_true",
-        help=f"search the weight transforms too: {', '.join(TRANSFORMS)}",
+        "--transforms", action="store_true", help=f"search the weight transforms too: {', '.join(TRANSFORMS)}"
     )
 
 
@@ -131,22 +130,20 @@ def _perform(options: argparse.Namespace) -> int:
             _apply(opened, result, best.number, options, cache)
     if options.json:
         document = result.model_dump(mode="json")
-        print_json({**document, "front": [c.number for c in result.front()],
-                    "best": best.number if best else None})  # fmt: skip
+        print_json(
+            {**document, "front": [c.number for c in result.front()], "best": best.number if best else None}
+        )
     else:
         _print(result, best)
     return EXIT_DONE if best is not None else EXIT_FAILED
 
 
 def _apply(
-    opened: api.OpenProject, result: SearchResult, number: int, options: argparse.Namespace,
-    cache: Cache,
-) -> None:  # fmt: skip
+    opened: api.OpenProject, result: SearchResult, number: int, options: argparse.Namespace, cache: Cache
+) -> None:
     """Write a candidate to the project file."""
     given = {name: getattr(options, name) for name in ("widths", "train", "transforms")}
-    api.update(
-        opened, lambda fresh: api.apply_candidate(fresh, result, number, cache=cache, **given)
-    )
+    api.update(opened, lambda fresh: api.apply_candidate(fresh, result, number, cache=cache, **given))
 
 
 def _print(result: SearchResult, best: Candidate | None) -> None:

@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import api
 from workbench.cli.jobs import job_options
-from workbench.cli.output import (
-    EXIT_DONE,
-    add_engine,
-    add_project,
-    opened_cache,
-    print_json,
-    print_table,
-)
+from workbench.cli.output import EXIT_DONE, add_engine, add_project, opened_cache, print_json, print_table
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
 from workbench.text import plural
 
@@ -38,21 +31,22 @@ def add(verbs: Any) -> None:
 
 def _perform(options: argparse.Namespace) -> int:
     with opened_cache(options) as cache:
-        result = api.sensitivity(
-            api.open(options.project), options.samples, **job_options(options, cache)
-        )
+        result = api.sensitivity(api.open(options.project), options.samples, **job_options(options, cache))
     if options.json:
         print_json(_document(result))
         return EXIT_DONE
     rows = [
-        (u.unit.name, _db(u.only.sqnr_db), _db(u.without.sqnr_db), _db(result.gain_db(u)),
-         f"{u.unit.weights:,}")
+        (
+            u.unit.name,
+            _db(u.only.sqnr_db),
+            _db(u.without.sqnr_db),
+            _db(result.gain_db(u)),
+            f"{u.unit.weights:,}",
+        )
         for u in result.worst_first()
-    ]  # fmt: skip
+    ]
     print_table(_HEADER, rows)
-    print(
-        f"Whole model: {_db(result.quantized.sqnr_db)} dB over {plural(result.samples, 'sample')}."
-    )
+    print(f"Whole model: {_db(result.quantized.sqnr_db)} dB over {plural(result.samples, 'sample')}.")
     return EXIT_DONE
 
 

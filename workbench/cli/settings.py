@@ -28,9 +28,7 @@ def add(verbs: Any) -> None:
         "makes the project invalid writes nothing.",
     )
     add_project(verb)
-    verb.add_argument(
-        "settings", nargs="*", metavar="KEY=VALUE", help="e.g. calibration=pics gate.lsb=2"
-    )
+    verb.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="e.g. calibration=pics gate.lsb=2")
     verb.set_defaults(perform=_settings, edits=True)
     _add_preprocess(verbs)
     verb = verbs.add_parser("target", help="show or set the options of the target")
@@ -113,10 +111,7 @@ def _preprocess(options: argparse.Namespace) -> int:
     if options.settings is not None:
         data = (options.data,) if options.data else ("calibration", "evaluation")
         opened = api.save(api.set_preprocess(opened, options.settings or None, data))
-    sources = {
-        "calibration": opened.project.calibration,
-        "evaluation": opened.project.evaluation.data,
-    }
+    sources = {"calibration": opened.project.calibration, "evaluation": opened.project.evaluation.data}
     if options.json:
         document = {name: _plain(source) for name, source in sources.items()}
         print_json({"project": opened.project.name, **document})
@@ -148,9 +143,13 @@ def _target(options: argparse.Namespace) -> int:
         print_json({"id": complete.id, "options": complete.options})
         return EXIT_DONE
     rows = (
-        (spec.name, json.dumps(complete.options.get(spec.name, spec.default)), spec.title,
-         ", ".join(str(choice.value) for choice in spec.choices))
+        (
+            spec.name,
+            json.dumps(complete.options.get(spec.name, spec.default)),
+            spec.title,
+            ", ".join(str(choice.value) for choice in spec.choices),
+        )
         for spec in target.options(project.target, folder)
-    )  # fmt: skip
+    )
     print_table(("option", "value", "", "choices"), rows)
     return EXIT_DONE

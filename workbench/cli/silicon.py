@@ -6,23 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import api
-from workbench.analysis.silicon import (
-    SiliconFile,
-    SiliconRow,
-    add_row,
-    files,
-    groups,
-    in_figures,
-    problems,
-)
-from workbench.cli.output import (
-    EXIT_DONE,
-    EXIT_USAGE,
-    add_json,
-    print_infos,
-    print_json,
-    print_table,
-)
+from workbench.analysis.silicon import SiliconFile, SiliconRow, add_row, files, groups, in_figures, problems
+from workbench.cli.output import EXIT_DONE, EXIT_USAGE, add_json, print_infos, print_json, print_table
 from workbench.errors import WorkbenchError, failure
 
 if TYPE_CHECKING:
@@ -113,9 +98,7 @@ def _document(row: SiliconRow) -> dict[str, Any]:
 def _add(options: argparse.Namespace) -> int:
     if options.measured_ms is None and options.measured_cycles is None:
         raise failure(
-            "No measured time given.",
-            "Add --measured-ms or --measured-cycles.",
-            code="silicon-not-measured",
+            "No measured time given.", "Add --measured-ms or --measured-cycles.", code="silicon-not-measured"
         )
     if options.project is not None:
         board, row = api.measured_row(

@@ -41,9 +41,14 @@ _KEYS = {"file", "inputs", "out", "reference"}
 _PROGRAMS_KEPT = 4
 _REGIONS = {0: "constants", 1: "scratch", 2: "fast scratch"}
 _SHOWN = (
-    "macs", "read_bytes", "written_bytes", "weight_bytes", "zero_weights", "saturated",
+    "macs",
+    "read_bytes",
+    "written_bytes",
+    "weight_bytes",
+    "zero_weights",
+    "saturated",
     "accumulator_peak",
-)  # fmt: skip
+)
 
 
 def add(verbs: Any) -> None:
@@ -90,23 +95,22 @@ def add(verbs: Any) -> None:
 def _add_samples(verb: argparse.ArgumentParser) -> None:
     """Add where inputs come from, and outputs go."""
     verb.add_argument(
-        "--inputs", metavar="SPEC",
+        "--inputs",
+        metavar="SPEC",
         help="an .npz with in0, in1, ... or one array for each input in order; an .npy; or a "
         "folder of pictures. An axis of samples in front makes several inferences",
-    )  # fmt: skip
+    )
     verb.add_argument(
-        "--preprocess", default="", metavar="SETTINGS",
-        help=f"for folders of pictures, as of new: {EXAMPLE}",
-    )  # fmt: skip
+        "--preprocess", default="", metavar="SETTINGS", help=f"for folders of pictures, as of new: {EXAMPLE}"
+    )
     verb.add_argument(
-        "--sequence", action="store_true",
+        "--sequence",
+        action="store_true",
         help="the samples are steps of one sequence, as of a decoder: buffers keep their contents, "
         "and last inputs without an axis of steps are the last outputs of the step before",
-    )  # fmt: skip
+    )
     verb.add_argument(
-        "--out",
-        metavar="Y.npz",
-        help="where out0, out1, ... go, of several samples with an axis in front",
+        "--out", metavar="Y.npz", help="where out0, out1, ... go, of several samples with an axis in front"
     )
 
 
@@ -123,17 +127,18 @@ def _perform(options: argparse.Namespace) -> int:
             return _batch(options, bench, given)
         if options.file is None:
             raise failure(
-                "There is nothing to simulate.", "Name a FILE, or jobs with --batch.",
-                Place(kind="option", id="file"), code="nothing-to-simulate")  # fmt: skip
+                "There is nothing to simulate.",
+                "Name a FILE, or jobs with --batch.",
+                Place(kind="option", id="file"),
+                code="nothing-to-simulate",
+            )
         return _single(options, bench, given)
 
 
 def _single(options: argparse.Namespace, bench: _Bench, job: Mapping[str, Any]) -> int:
     if not os.path.isfile(job["file"]):
         raise failure(
-            f"{job['file']} is not there.",
-            where=Place(kind="option", id="file"),
-            code="file-missing",
+            f"{job['file']} is not there.", where=Place(kind="option", id="file"), code="file-missing"
         )
     try:
         document = bench.job(job)
@@ -219,9 +224,7 @@ class _Bench:
         """
         if "file" not in job:
             raise failure(
-                "A job names no file.",
-                where=Place(kind="option", id="batch"),
-                code="batch-job-invalid",
+                "A job names no file.", where=Place(kind="option", id="batch"), code="batch-job-invalid"
             )
         program = self._program(job["file"])
         if "inputs" not in job and "reference" not in job and program.cases:
@@ -229,9 +232,8 @@ class _Bench:
         samples = [drawn_inputs(program.inputs)]
         if "inputs" in job:
             samples = read_samples(
-                Path(job["inputs"]), program.inputs, self._options.preprocess,
-                sequence=self._options.sequence,
-            )  # fmt: skip
+                Path(job["inputs"]), program.inputs, self._options.preprocess, sequence=self._options.sequence
+            )
         results = self._results(program, samples)
         document = self._document(job, program, results)
         document["inputs"] = job.get("inputs", f"random, seed {SEED}")
@@ -270,9 +272,7 @@ class _Bench:
             content = np.frombuffer(program_bytes(Path(name)), np.uint8)
         except OSError as error:
             raise failure(
-                f"{name} cannot be read: {error.strerror or error}.",
-                where=place,
-                code="file-not-readable",
+                f"{name} cannot be read: {error.strerror or error}.", where=place, code="file-not-readable"
             ) from error
         expected = [self._operators("tflite::whole", [content, *one], ()) for one in samples]
         sides = results[0].outputs, expected[0]
@@ -288,8 +288,7 @@ class _Bench:
             {
                 "name": f"out{number}",
                 **_differences(
-                    [result.outputs[number] for result in results],
-                    [side[number] for side in expected],
+                    [result.outputs[number] for result in results], [side[number] for side in expected]
                 ),
             }
             for number in range(len(expected[0]))
@@ -344,10 +343,7 @@ class _Bench:
 
 
 def _run_sequence(
-    program: Program,
-    steps: Sequence[Sequence[_Array]],
-    options: Options,
-    operators: CpuOperators,
+    program: Program, steps: Sequence[Sequence[_Array]], options: Options, operators: CpuOperators
 ) -> list[Result]:
     """Return what each step of a sequence gives.
 
@@ -399,9 +395,7 @@ def _differences(outputs: Sequence[_Array], expected: Sequence[_Array]) -> dict[
     return {
         "elements": int(sum(output.size for output in apart)),
         "equal": int(sum(np.count_nonzero(output == 0) for output in apart)),
-        "max_abs_difference": float(
-            max((output.max(initial=0.0) for output in apart), default=0.0)
-        ),
+        "max_abs_difference": float(max((output.max(initial=0.0) for output in apart), default=0.0)),
     }
 
 
@@ -446,8 +440,7 @@ def _print(document: Mapping[str, Any]) -> None:
         )
     for finding in document["findings"]:
         print(
-            f"  {finding['severity']}: {finding['command']} at {finding['offset']:#x}: "
-            f"{finding['message']}"
+            f"  {finding['severity']}: {finding['command']} at {finding['offset']:#x}: {finding['message']}"
         )
     if "counters" in document:
         _print_counters(document["counters"])
@@ -456,10 +449,14 @@ def _print(document: Mapping[str, Any]) -> None:
 def _print_counters(counters: Mapping[str, Any]) -> None:
     print()
     rows = [
-        (one["command"].removeprefix("NPU_OP_"), f"{one['offset']:#x}",
-         "x".join(map(str, one["ofm"])), *(f"{one[name]:,}" for name in _SHOWN))
+        (
+            one["command"].removeprefix("NPU_OP_"),
+            f"{one['offset']:#x}",
+            "x".join(map(str, one["ofm"])),
+            *(f"{one[name]:,}" for name in _SHOWN),
+        )
         for one in counters["operations"]
-    ]  # fmt: skip
+    ]
     head = ("operation", "offset", "ofm", *(name.replace("_", " ") for name in _SHOWN))
     print_table(head, rows)
     sums = counters["totals"]

@@ -36,8 +36,10 @@ class Writer(io.TextIOWrapper):
         encoding, line_buffering = stream.encoding, not is_result or stream.isatty()
         super().__init__(
             stream.detach() if isinstance(stream, io.TextIOWrapper) else stream.buffer,
-            encoding=encoding, errors="backslashreplace", line_buffering=line_buffering,
-        )  # fmt: skip
+            encoding=encoding,
+            errors="backslashreplace",
+            line_buffering=line_buffering,
+        )
 
     def write(self, text: str) -> int:
         """Write a text, filtered.

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 from workbench import api
 from workbench.api.summary import entry_of
 from workbench.cli.jobs import job_options
-from workbench.cli.output import (
-    EXIT_DONE,
-    add_engine,
-    add_project,
-    opened_cache,
-    print_json,
-    print_table,
-)
+from workbench.cli.output import EXIT_DONE, add_engine, add_project, opened_cache, print_json, print_table
 from workbench.suggestions import KINDS
 
 if TYPE_CHECKING:
@@ -63,9 +56,7 @@ def _perform(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _apply(
-    opened: api.OpenProject, offered: tuple[Suggestion, ...], options: argparse.Namespace
-) -> int:
+def _apply(opened: api.OpenProject, offered: tuple[Suggestion, ...], options: argparse.Namespace) -> int:
     """Write the chosen suggestions to the project file."""
     _, applied = api.apply_suggestions(opened, offered, options.apply)
     api.update(opened, lambda fresh: api.apply_suggestions(fresh, offered, options.apply)[0])

@@ -56,8 +56,7 @@ def add(verbs: Any) -> None:
     verb.add_argument(
         "--sram-budgets",
         action="store_true",
-        help="for the project's device: optimised for size, and SRAM limits from there to "
-        "the maximum",
+        help="for the project's device: optimised for size, and SRAM limits from there to the maximum",
     )
     verb.add_argument(
         "--ini", type=Path, metavar="FILE",
@@ -96,12 +95,7 @@ def _perform(options: argparse.Namespace) -> int:
             result = api.sram_budgets(opened, **how)
         else:
             result = api.sweep(
-                opened,
-                options.targets,
-                axes,
-                workers=options.workers,
-                scheduler=options.scheduler,
-                **how,
+                opened, options.targets, axes, workers=options.workers, scheduler=options.scheduler, **how
             )
     if options.json:
         print_json(_document(result))
@@ -133,24 +127,42 @@ def _with_ini(choice: TargetChoice, ini: Path, folder: Path) -> TargetChoice:
 
 
 def _document(result: SweepResult) -> dict[str, Any]:
-    return {"tool": result.tool, "kind": "estimated", "front": result.front(),
-            "points": [_point(point) for point in result.points]}  # fmt: skip
+    return {
+        "tool": result.tool,
+        "kind": "estimated",
+        "front": result.front(),
+        "points": [_point(point) for point in result.points],
+    }
 
 
 def _point(point: SweepPoint) -> dict[str, Any]:
     figures = point.totals.model_dump() if point.totals else {}
-    return {"target": point.target.id, **point.target.options, **figures,
-            "problem": point.problem or None, "remark": remark(point) or None}  # fmt: skip
+    return {
+        "target": point.target.id,
+        **point.target.options,
+        **figures,
+        "problem": point.problem or None,
+        "remark": remark(point) or None,
+    }
 
 
 def _print(result: SweepResult) -> None:
     front = set(result.front())
     rows = [_row(point, number in front) for number, point in enumerate(result.points)]
     print_table(
-        ("device", "system configuration", "memory mode", "limit [KiB]", "optimise", "cycles",
-         "time [ms]", "SRAM [KiB]", "constants [KiB]"),
+        (
+            "device",
+            "system configuration",
+            "memory mode",
+            "limit [KiB]",
+            "optimise",
+            "cycles",
+            "time [ms]",
+            "SRAM [KiB]",
+            "constants [KiB]",
+        ),
         rows,
-    )  # fmt: skip
+    )
     print(f"Estimated by {result.tool}; * marks the Pareto front.")
     for point in result.points:
         if point.problem:

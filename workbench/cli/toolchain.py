@@ -41,9 +41,7 @@ def add(verbs: Any) -> None:
     adding.add_argument("name", metavar="NAME", help="what projects call it")
     way = adding.add_mutually_exclusive_group(required=True)
     way.add_argument("--python", metavar="PATH", help="an interpreter, or an environment's folder")
-    way.add_argument(
-        "--create", metavar="SPEC", help="make the environment with pip, e.g. executorch==1.4.1"
-    )
+    way.add_argument("--create", metavar="SPEC", help="make the environment with pip, e.g. executorch==1.4.1")
     adding.set_defaults(perform=_add)
     removing = actions.add_parser("remove", help="remove one from the list")
     removing.add_argument("name", metavar="NAME")
@@ -57,9 +55,7 @@ def add(verbs: Any) -> None:
         description="Ends with 4 if one of both programs is not what the quantized model is.",
     )
     add_project(comparing)
-    comparing.add_argument(
-        "--with", dest="other", required=True, metavar="NAME", help="the other toolchain"
-    )
+    comparing.add_argument("--with", dest="other", required=True, metavar="NAME", help="the other toolchain")
     add_engine(comparing)
     comparing.set_defaults(perform=_compare)
     for action in (listing, adding, removing, checking):
@@ -69,9 +65,7 @@ def add(verbs: Any) -> None:
 def _compare(options: argparse.Namespace) -> int:
     name = "" if options.other == OWN_TITLE else options.other
     with opened_cache(options) as cache:
-        comparison = api.compare_toolchains(
-            api.open(options.project), name, **job_options(options, cache)
-        )
+        comparison = api.compare_toolchains(api.open(options.project), name, **job_options(options, cache))
     if options.json:
         print_json(comparison.model_dump(mode="json"))
     else:

@@ -6,22 +6,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from workbench import api
 from workbench.cli.jobs import job_options
-from workbench.cli.output import (
-    EXIT_DONE,
-    add_engine,
-    add_project,
-    opened_cache,
-    print_json,
-    print_table,
-)
+from workbench.cli.output import EXIT_DONE, add_engine, add_project, opened_cache, print_json, print_table
 from workbench.project import edits
-from workbench.studies.training import (
-    LossId,
-    OptimizerId,
-    TrainingOptions,
-    TrainingResult,
-    options_of,
-)
+from workbench.studies.training import LossId, OptimizerId, TrainingOptions, TrainingResult, options_of
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -35,12 +22,7 @@ _NUMBERS = (
     ("observe", "N", int, "epochs in which activation ranges are updated"),
     ("batch_norm", "N", int, "epochs in which batch-norm statistics are updated"),
     ("patience", "N", int, "stop after this many epochs without a better SQNR"),
-    (
-        "halve_after",
-        "N",
-        int,
-        "return to the best weights after this many epochs without a better SQNR",
-    ),
+    ("halve_after", "N", int, "return to the best weights after this many epochs without a better SQNR"),
     ("seed", "N", int, "seed of the sample order"),
 )
 
@@ -61,13 +43,14 @@ def add(verbs: Any) -> None:
     for name, metavar, kind, meaning in _NUMBERS:
         default = getattr(standard, name)
         verb.add_argument(
-            f"--{name.replace('_', '-')}", type=kind, default=default, metavar=metavar,
+            f"--{name.replace('_', '-')}",
+            type=kind,
+            default=default,
+            metavar=metavar,
             help=f"{meaning} ({default:g})",
-        )  # fmt: skip
+        )
     verb.add_argument(
-        "--function",
-        metavar="FILE.py:NAME",
-        help="your own training function; '' for the built-in one",
+        "--function", metavar="FILE.py:NAME", help="your own training function; '' for the built-in one"
     )
     verb.add_argument("--apply", action="store_true", help="use the best weights in the project")
     add_engine(verb)
@@ -84,8 +67,7 @@ def _perform(options: argparse.Namespace) -> int:
         result = api.train(trained, training, **job_options(options, cache))
         if options.apply:
             opened = api.update(
-                opened,
-                lambda fresh: api.use_trained_weights(fresh, trained, result, training, cache),
+                opened, lambda fresh: api.use_trained_weights(fresh, trained, result, training, cache)
             )
     if options.json:
         used = {"best_db": result.best_db, "trained_weights": opened.project.trained_weights}
@@ -97,10 +79,15 @@ def _perform(options: argparse.Namespace) -> int:
 
 def _print(result: TrainingResult) -> None:
     rows = [
-        (str(e.number), f"{e.loss:.4g}", f"{e.sqnr_db:.2f}", f"{e.learning_rate:.3g}",
-         "best" if e.number == result.best else "")
+        (
+            str(e.number),
+            f"{e.loss:.4g}",
+            f"{e.sqnr_db:.2f}",
+            f"{e.learning_rate:.3g}",
+            "best" if e.number == result.best else "",
+        )
         for e in result.epochs
-    ]  # fmt: skip
+    ]
     print_table(_HEADER, rows)
     apart = f"{plural(result.held_out, 'sample')} held out"
     measured = apart if result.held_out else "the training samples"

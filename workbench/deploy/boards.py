@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, ValidationError
 
 from workbench.deploy.placements import Placement, following
-from workbench.errors import (
-    ErrorInfo,
-    InvalidValue,
-    Place,
-    WorkbenchError,
-    failure,
-    invalid_values,
-)
+from workbench.errors import ErrorInfo, InvalidValue, Place, WorkbenchError, failure, invalid_values
 from workbench.files import read_limited
 from workbench.project import edits
 from workbench.project.board_files import board_file, listed
@@ -125,9 +118,7 @@ def read(path: Path) -> Board:
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise failure(
-                f"{path.name} is too large for a board file.",
-                where=where,
-                code="board-file-too-large",
+                f"{path.name} is too large for a board file.", where=where, code="board-file-too-large"
             ) from error
         raise failure(
             f"The board {path.name} cannot be read: {error.strerror or error}.",
@@ -296,9 +287,7 @@ def warnings_of(project: Project, folder: Path) -> Iterator[ErrorInfo]:
     except WorkbenchError:
         return
     where = Place(kind="option", id="target.id")
-    if placement is not None and (
-        differs := runtime_difference(placement[0], _executorch_of(project))
-    ):
+    if placement is not None and (differs := runtime_difference(placement[0], _executorch_of(project))):
         yield ErrorInfo(
             message=differs,
             hint="Update the SDK's ExecuTorch, or make the program with that release. See the "
@@ -335,8 +324,7 @@ def runtime_difference(board: Board, installed: str) -> str:
     if not board.executorch or not installed or _release(board.executorch) == _release(installed):
         return ""
     return (
-        f"The SDK of {board.title} carries ExecuTorch {board.executorch}; programs are made with "
-        f"{installed}."
+        f"The SDK of {board.title} carries ExecuTorch {board.executorch}; programs are made with {installed}."
     )
 
 
@@ -370,9 +358,7 @@ def known_differences(board: Board, choice: TargetChoice, folder: Path) -> list[
     if npu is None:
         return [f"The target is {choice.id}, which {board.title} does not have."]
     sentences = []
-    for option, usual in (
-        ("system_config", (npu.system_config,)), ("memory_mode", npu.memory_modes),
-    ):  # fmt: skip
+    for option, usual in (("system_config", (npu.system_config,)), ("memory_mode", npu.memory_modes)):
         value = str(choice.options.get(option))
         if value not in usual:
             sentences.append(

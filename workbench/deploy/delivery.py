@@ -128,8 +128,10 @@ def _manifest_with_verdict(
         if (other := changed.get(entry["name"])) is not None:
             entry.update(other.model_dump())
     parts = {"outcome": dict(outcome)} if outcome else {}
-    both = {"gate": answers.gate.model_dump(mode="json"),
-            "accuracy": answers.accuracy.model_dump(mode="json")}  # fmt: skip
+    both = {
+        "gate": answers.gate.model_dump(mode="json"),
+        "accuracy": answers.accuracy.model_dump(mode="json"),
+    }
     named = {**both, **manifest, **parts}
     return f"{json.dumps(named, indent=2)}\n".encode()
 
@@ -223,5 +225,6 @@ def _statements(answers: Answers) -> Iterator[tuple[str, bool]]:
         if part.sqnr_db is not None:
             yield (
                 f"{part.name}: SQNR {part.sqnr_db:.1f} dB of the {part.program} against the float "
-                f"model, {part.samples:,} sample{'' if part.samples == 1 else 's'}.", False
-            )  # fmt: skip
+                f"model, {part.samples:,} sample{'' if part.samples == 1 else 's'}.",
+                False,
+            )

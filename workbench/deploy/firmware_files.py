@@ -213,9 +213,7 @@ def kconfig(facts: Facts) -> str:
             f"CONFIG_EXECUTORCH_TEMP_ALLOCATOR_POOL_SIZE={facts.needs.scratch_pool_bytes}",
         ]
     if facts.use.cache_bytes:
-        lines.append(
-            f"# In CMakeLists.txt: add_compile_definitions({_FAST}={facts.use.cache_bytes})"
-        )
+        lines.append(f"# In CMakeLists.txt: add_compile_definitions({_FAST}={facts.use.cache_bytes})")
     return "\n".join(lines) + "\n"
 
 
@@ -271,8 +269,10 @@ _SECTIONS = (
 def linker(facts: Facts) -> str:
     """Return GNU ld linker script statements, one per part of the program."""
     homes = _homes(facts)
-    return "\n".join(_statement(what, section, homes[what]) for what, section in _SECTIONS
-                     if what in homes) + "\n"  # fmt: skip
+    return (
+        "\n".join(_statement(what, section, homes[what]) for what, section in _SECTIONS if what in homes)
+        + "\n"
+    )
 
 
 def _statement(what: str, section: str, home: str) -> str:
@@ -298,10 +298,7 @@ def _homes(facts: Facts) -> dict[str, str]:
     if use.cache_bytes:
         homes["NPU cache"] = "SRAM"
     for filling in facts.fit.fillings if facts.fit else ():
-        homes |= {
-            d.what: re.sub(r"\W", "_", filling.name, flags=re.ASCII).upper()
-            for d in filling.demands
-        }
+        homes |= {d.what: re.sub(r"\W", "_", filling.name, flags=re.ASCII).upper() for d in filling.demands}
     return homes
 
 

@@ -8,14 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from workbench.deploy import output_header
-from workbench.deploy.firmware_files import (
-    SECTION,
-    cmake,
-    components,
-    kconfig,
-    linker,
-    region_settings,
-)
+from workbench.deploy.firmware_files import SECTION, cmake, components, kconfig, linker, region_settings
 from workbench.deploy.fitting import sentence
 from workbench.deploy.input_header import PictureInput, sentences
 from workbench.deploy.program_parts import program_parts
@@ -64,9 +57,12 @@ class Section:
 
 # What the kinds of parts of a program are called, and how many of its parts the note lists.
 PART_KINDS: Mapping[PartKind, str] = {
-    "weights": "weights, encoded", "commands": "NPU commands",
-    "borders": "where inputs and outputs are", "constants": "constants", "rest": "runtime's plan",
-}  # fmt: skip
+    "weights": "weights, encoded",
+    "commands": "NPU commands",
+    "borders": "where inputs and outputs are",
+    "constants": "constants",
+    "rest": "runtime's plan",
+}
 _MOST_PARTS = 12
 _STYLE = (
     "body{background:#fff;font:14px/1.45 system-ui,sans-serif;max-width:60em;margin:2em auto;"
@@ -130,8 +126,7 @@ def _html(block: Block) -> str:
         case Table():
             head = "".join(f"<th>{escape(cell)}</th>" for cell in block.header)
             rows = (
-                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
-                for row in block.rows
+                "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in block.rows
             )
             return f"<table><tr>{head}</tr>{''.join(rows)}</table>"
         case _:
@@ -144,9 +139,12 @@ def title(facts: Facts) -> str:
 
 
 def sections(
-    facts: Facts, lowered: LowerResult, files: Sequence[Deliverable], tools: Mapping[str, str],
+    facts: Facts,
+    lowered: LowerResult,
+    files: Sequence[Deliverable],
+    tools: Mapping[str, str],
     tolerances: Sequence[Mapping[str, float]],
-) -> list[Section]:  # fmt: skip
+) -> list[Section]:
     """Return the sections of the page.
 
     Args:
@@ -159,20 +157,24 @@ def sections(
     return [
         Section("Program", tuple(_program(facts, lowered))),
         Section("What the firmware must do", (Steps(steps(facts, tolerances)),)),
-        *([Section("Pictures", tuple(_pictures(facts.pictures, facts.stem)))]
-          if facts.pictures else []),
+        *([Section("Pictures", tuple(_pictures(facts.pictures, facts.stem)))] if facts.pictures else []),
         *([Section("Outputs", tuple(_joins(facts)))] if facts.model_outputs else []),
         Section("What it consists of", (_parts(program_parts(facts.program, lowered.vela)),)),
         Section("Does it fit?", tuple(_fit(facts))),
-        Section("Pools", (
-            "Computed from the program. For CMake (ExecuTorch's Arm runner):", Code(cmake(facts)),
-            "For a Zephyr application:", Code(kconfig(facts)),
-        )),
+        Section(
+            "Pools",
+            (
+                "Computed from the program. For CMake (ExecuTorch's Arm runner):",
+                Code(cmake(facts)),
+                "For a Zephyr application:",
+                Code(kconfig(facts)),
+            ),
+        ),
         Section("Memory placement", tuple(_places(facts))),
         Section("Kernels and components", tuple(_kernels(facts))),
         Section("Files", (_files(files),)),
         Section("Made with", (Table(("tool", "version"), tuple(sorted(tools.items()))),)),
-    ]  # fmt: skip
+    ]
 
 
 def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
@@ -190,10 +192,7 @@ def _program(facts: Facts, lowered: LowerResult) -> Iterator[Block]:
             "data together with the program."
         )
     ports = [("input", tensor) for tensor in facts.inputs] + [("output", e) for e in facts.outputs]
-    rows = [
-        (side, str(port.get("dtype", port["type"])), _shape(port), _grid(port))
-        for side, port in ports
-    ]
+    rows = [(side, str(port.get("dtype", port["type"])), _shape(port), _grid(port)) for side, port in ports]
     yield Table(("", "type", "shape", "scaling"), tuple(rows))
     if lowered.vela:
         stated = lowered.cycles_vela
@@ -349,14 +348,14 @@ def _building(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield what is built into the firmware."""
     number = len(facts.kernels)
     kernels = (
-        f"{plural(number, 'CPU kernel')} ({', '.join(facts.kernels)})" if number
+        f"{plural(number, 'CPU kernel')} ({', '.join(facts.kernels)})"
+        if number
         else "no CPU kernel: everything runs on the NPU"
-    )  # fmt: skip
+    )
     backend = " with the Ethos-U backend and the NPU driver" if facts.delegates else ""
     yield (
         "Link the runtime",
-        f"ExecuTorch{backend}, and {kernels}. {facts.stem}.cmake and {facts.stem}.cproject.yml "
-        "name them.",
+        f"ExecuTorch{backend}, and {kernels}. {facts.stem}.cmake and {facts.stem}.cproject.yml name them.",
     )
     if facts.delegates:
         yield "Configure the NPU driver", region_settings(facts.use)
@@ -366,8 +365,9 @@ def _placing(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield what lies where in memory."""
     reach = (
         " in memory that the NPU can access, never in the core's TCM, at a multiple of 16 bytes"
-        if facts.delegates else " in memory"
-    )  # fmt: skip
+        if facts.delegates
+        else " in memory"
+    )
     yield (
         "Place the program",
         f"{facts.stem}.pte, {len(facts.program):,} bytes,{reach}. {facts.stem}.S or "

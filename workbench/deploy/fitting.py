@@ -139,9 +139,7 @@ def _where_allowed(placement: Placement | None, wanted: list[Demand]) -> list[De
     return sorted([*allowed, firmware], key=lambda d: -d.bytes)
 
 
-def demands(
-    choice: TargetChoice, stored: tuple[int, int], needs: Needs, folder: Path
-) -> list[Demand]:
+def demands(choice: TargetChoice, stored: tuple[int, int], needs: Needs, folder: Path) -> list[Demand]:
     """Return the memory demands of a program, largest first.
 
     Pools are those of ``pte.description.memory``; the memory mode determines the allowed memories.
@@ -169,14 +167,9 @@ def demands(
             origin="computed from the program",
             kinds=sram if use.arena_in_sram else ("dram",),
         ),
+        Demand(what="NPU cache", bytes=use.cache_bytes, origin="set by the memory mode", kinds=sram),
         Demand(
-            what="NPU cache", bytes=use.cache_bytes, origin="set by the memory mode", kinds=sram
-        ),
-        Demand(
-            what="method pool",
-            bytes=needs.method_pool_bytes,
-            kinds=ram,
-            origin="computed from the program",
+            what="method pool", bytes=needs.method_pool_bytes, kinds=ram, origin="computed from the program"
         ),
     ]
     return sorted((d for d in demanded if d.bytes), key=lambda d: -d.bytes)

@@ -46,10 +46,7 @@ def is_channels_last(settings: Preprocess, port: dict[str, object]) -> bool:
     shape, axes = port.get("shape"), port.get("dim_order")
     assert isinstance(shape, list)
     named = settings.order == "last" or (
-        settings.order == "auto"
-        and len(shape) > 2
-        and shape[-1] in {1, 3}
-        and shape[-3] not in {1, 3}
+        settings.order == "auto" and len(shape) > 2 and shape[-1] in {1, 3} and shape[-3] not in {1, 3}
     )
     return named or (isinstance(axes, list) and tuple(axes) == _CHANNELS_LAST)
 
@@ -78,11 +75,10 @@ def sentences(picture: PictureInput) -> list[str]:
         minus = " minus 128" if settings.dtype == "int8" else ""
         return [*lines, f"The input is the pixel{minus}."]
     if not picture.codes:
-        mean, std = (
-            ", ".join(f"{v:g}" for v in values) for values in (settings.mean, settings.std)
+        mean, std = (", ".join(f"{v:g}" for v in values) for values in (settings.mean, settings.std))
+        lines.append(
+            f"The input is (pixel / {settings.scale:g} - mean) / std with mean {mean} and std {std}."
         )
-        lines.append(f"The input is (pixel / {settings.scale:g} - mean) / std with mean {mean} and "
-                    f"std {std}.")  # fmt: skip
     elif picture.offset is None:
         lines.append("The code of a pixel is in the table of its channel: see the header.")
     elif picture.offset:
@@ -101,23 +97,31 @@ def input_header(picture: PictureInput, stem: str) -> str:
     channels, guard = len(picture.codes), f"{stem.upper()}_INPUT_H"
     kind = f"{picture.dtype}_t"
     lines = [
-        f"#ifndef {guard}", f"#define {guard}", "", "#include <stddef.h>", "#include <stdint.h>",
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "",
+        "#include <stddef.h>",
+        "#include <stdint.h>",
         "",
         *(f"/* {sentence} */" for sentence in sentences(picture)),
         f"#define {stem.upper()}_INPUT_HEIGHT {height}",
         f"#define {stem.upper()}_INPUT_WIDTH {width}",
-        f"#define {stem.upper()}_INPUT_CHANNELS {channels}", "",
+        f"#define {stem.upper()}_INPUT_CHANNELS {channels}",
+        "",
         f"static const {kind} {stem}_codes[{channels}][256] = {{",
         *(line for row in picture.codes for line in _row(row)),
-        "};", "",
+        "};",
+        "",
         f"static inline void {stem}_fill_input(const uint8_t *pixels, {kind} *input) {{",
         f"  static const uint8_t source[{channels}] = {{{', '.join(map(str, picture.sources))}}};",
         f"  for (size_t i = 0; i < {height * width}u; ++i)",
         f"    for (size_t c = 0; c < {channels}u; ++c)",
         f"      input[{_place(picture, height * width)}] = "
         f"{stem}_codes[c][pixels[i * {channels}u + source[c]]];",
-        "}", "", "#endif",
-    ]  # fmt: skip
+        "}",
+        "",
+        "#endif",
+    ]
     return "\n".join(lines) + "\n"
 
 

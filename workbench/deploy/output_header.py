@@ -34,8 +34,7 @@ def _sentence(index: int, output: ModelOutput, stem: str) -> str:
     called = f"{function(stem, index)}() in {stem}_outputs.h "
     if _is_divided(output):
         factors = ", ".join(
-            f"{part.name} by {port.factor:g}"
-            for part, port in zip(output.parts, output.ports, strict=True)
+            f"{part.name} by {port.factor:g}" for part, port in zip(output.parts, output.ports, strict=True)
         )
         return (
             f"{whole}is output {output.ports[0].position} of the program, divided: {factors}. "

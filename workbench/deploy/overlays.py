@@ -56,8 +56,7 @@ def _node(graph: GraphSnapshot, node: Node) -> dict[str, Any]:
             for edge in graph.inputs_of.get(node.id, ())
         ],
         "outputsMetadata": [
-            {"id": str(position), "attrs": _tensor(tensor)}
-            for position, tensor in enumerate(node.outputs)
+            {"id": str(position), "attrs": _tensor(tensor)} for position, tensor in enumerate(node.outputs)
         ],
     }
 
@@ -216,10 +215,15 @@ def _named(what: str, thread: int, name: str) -> dict[str, Any]:
     return {"name": what, "ph": "M", "pid": 1, "tid": thread, "args": {"name": name}}
 
 
-def _slice(
-    name: str, start: float, end: float, thread: int, facts: dict[str, Any]
-) -> dict[str, Any]:
+def _slice(name: str, start: float, end: float, thread: int, facts: dict[str, Any]) -> dict[str, Any]:
     """Return a slice [us] in whole nanoseconds, so that one within another does not stick out."""
     begun = round(start, 3)
-    return {"name": name or "unnamed", "ph": "X", "ts": begun, "dur": round(end - begun, 3),
-            "pid": 1, "tid": thread, "args": facts}  # fmt: skip
+    return {
+        "name": name or "unnamed",
+        "ph": "X",
+        "ts": begun,
+        "dur": round(end - begun, 3),
+        "pid": 1,
+        "tid": thread,
+        "args": facts,
+    }

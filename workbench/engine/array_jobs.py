@@ -45,9 +45,7 @@ def answer_jobs(
     for index, job in enumerate(arguments["jobs"]):
         try:
             if not isinstance(job, dict):
-                raise failure(
-                    f"A job must be an object with keys, not {job!r}.", code="job-not-object"
-                )
+                raise failure(f"A job must be an object with keys, not {job!r}.", code="job-not-object")
             results.append({"index": index, **work(job)})
         except WorkbenchError as error:
             results.append(_refused(index, error.infos))
@@ -73,11 +71,7 @@ def check_keys(job: Mapping[str, Any], required: Collection[str], known: Collect
         WorkbenchError: keys are unknown or missing; lists all.
     """
     infos = [
-        ErrorInfo(
-            message=f"{key!r} is missing.",
-            where=Place(kind="option", id=key),
-            code="job-key-missing",
-        )
+        ErrorInfo(message=f"{key!r} is missing.", where=Place(kind="option", id=key), code="job-key-missing")
         for key in sorted(required)
         if job.get(key) is None
     ]
@@ -108,9 +102,7 @@ def load(path: Any) -> Tensor:
         ) from error
     if not is_single:
         raise failure(
-            f"{path} contains several arrays; a .npy file contains one.",
-            where=place,
-            code="array-not-single",
+            f"{path} contains several arrays; a .npy file contains one.", where=place, code="array-not-single"
         )
     if array.dtype.newbyteorder("=") not in _FLOATS:
         raise failure(
@@ -192,9 +184,7 @@ def _quantize(job: dict[str, Any]) -> dict[str, Any]:
     params = job.get("params") or {}
     if not isinstance(params, dict):
         raise failure(
-            "'params' must be an object of parameters.",
-            f"Got {params!r}.",
-            code="job-params-not-object",
+            "'params' must be an object of parameters.", f"Got {params!r}.", code="job-params-not-object"
         )
     mase = job.get("mase_compatible")
     if mase is not None and not isinstance(mase, bool):
@@ -288,9 +278,7 @@ def _matmul(job: dict[str, Any]) -> dict[str, Any]:
     sentences = list(product.warnings)
     if lost := int((~product.y.isfinite()).sum()):
         held = (
-            "the range of dlfloat16 and became NaN"
-            if job["numerics"] == "nnpa"
-            else "the range of float32"
+            "the range of dlfloat16 and became NaN" if job["numerics"] == "nnpa" else "the range of float32"
         )
         sentences.append(f"{lost} results exceed {held}.")
     return {

@@ -23,9 +23,7 @@ def bundle(program: bytes, cases: list[tuple[list[torch.Tensor], list[torch.Tens
     # Imported when wanted: the package brings ExecuTorch's inspector and pandas.
     from executorch.devtools import BundledProgram
     from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
-    from executorch.devtools.bundled_program.serialize import (
-        serialize_from_bundled_program_to_flatbuffer,
-    )
+    from executorch.devtools.bundled_program.serialize import serialize_from_bundled_program_to_flatbuffer
 
     tests = [MethodTestCase(inputs=ins, expected_outputs=outs) for ins, outs in cases]
     suite = MethodTestSuite(method_name="forward", test_cases=tests)

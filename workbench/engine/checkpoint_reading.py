@@ -146,9 +146,7 @@ def _read_shards(index: Path) -> Tensors:
     for file in files:
         part = read_checkpoint(file)
         if not isinstance(part, Mapping):
-            raise failure(
-                f"{file.name} contains no tensors by name.", where=WHERE, code="weights-unreadable"
-            )
+            raise failure(f"{file.name} contains no tensors by name.", where=WHERE, code="weights-unreadable")
         merged |= {k: v for k, v in part.items() if isinstance(v, torch.Tensor)}
     wanted = set(json.loads(read_limited(index, MAX_TEXT_BYTES))["weight_map"])
     if lost := sorted(wanted - set(merged)):
@@ -225,15 +223,25 @@ class _Inert:
 
 
 _UNREADABLE = (
-    pickle.UnpicklingError, RuntimeError, AttributeError, TypeError, ValueError, EOFError,
-    ImportError, KeyError,
-)  # fmt: skip
+    pickle.UnpicklingError,
+    RuntimeError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    EOFError,
+    ImportError,
+    KeyError,
+)
 # What pickles of tensors call; nothing else is imported.
 _KNOWN = {
     "torch": {"device", "Tensor"},
     "torch._utils": {
-        "_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter",
-        "_rebuild_parameter_with_state", "_rebuild_device_tensor_from_numpy",
+        "_rebuild_tensor",
+        "_rebuild_tensor_v2",
+        "_rebuild_tensor_v3",
+        "_rebuild_parameter",
+        "_rebuild_parameter_with_state",
+        "_rebuild_device_tensor_from_numpy",
     },
     "torch._tensor": {"_rebuild_from_type_v2"},
     "torch.nn.parameter": {"Parameter", "Buffer"},
@@ -244,7 +252,7 @@ _KNOWN = {
     "numpy.core.numeric": {"_frombuffer"},
     "numpy._core.numeric": {"_frombuffer"},
     "builtins": {"slice", "complex"},
-}  # fmt: skip
+}
 
 
 def _rebuilt_storage(data: bytes) -> Any:
@@ -305,9 +313,7 @@ def _read_inert(file: Path) -> Any:
         if _is_script(file):
             raise
         try:
-            return torch.load(
-                file, map_location="cpu", weights_only=False, pickle_module=_InertPickle
-            )
+            return torch.load(file, map_location="cpu", weights_only=False, pickle_module=_InertPickle)
         except (pickle.UnpicklingError, RuntimeError, AttributeError):
             # Not written by torch.save.
             with open_regular(file) as stream:
@@ -326,11 +332,17 @@ def _is_script(file: Path) -> bool:
 
 
 _STORAGES = {
-    "FloatStorage": torch.float32, "DoubleStorage": torch.float64, "HalfStorage": torch.float16,
-    "BFloat16Storage": torch.bfloat16, "LongStorage": torch.int64, "IntStorage": torch.int32,
-    "ShortStorage": torch.int16, "CharStorage": torch.int8, "ByteStorage": torch.uint8,
+    "FloatStorage": torch.float32,
+    "DoubleStorage": torch.float64,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
     "BoolStorage": torch.bool,
-}  # fmt: skip
+}
 
 
 def _read_torchscript(file: Path) -> Any:

@@ -34,13 +34,14 @@ _MOMENTS = {"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer"
 _REMEDIES = (
     ("lora_A", "The file has LoRA adapters: save the model after merge_and_unload() of PEFT."),
     ("fake_quant", "The file is of a model prepared for quantization: give the float weights."),
-    ("activation_post_process",
-     "The file is of a model prepared for quantization: give the float weights."),
-    (".parametrizations.",
-     "Call torch.nn.utils.parametrize.remove_parametrizations on the layers, then save again."),
+    ("activation_post_process", "The file is of a model prepared for quantization: give the float weights."),
+    (
+        ".parametrizations.",
+        "Call torch.nn.utils.parametrize.remove_parametrizations on the layers, then save again.",
+    ),
     ("weight_mask", "Call torch.nn.utils.prune.remove on the layers, then save again."),
     ("weight_g", "Call torch.nn.utils.remove_weight_norm on the layers, then save again."),
-)  # fmt: skip
+)
 
 
 def load_weights(module: torch.nn.Module, path: Path) -> WeightsTaken:
@@ -112,8 +113,7 @@ def _refuse_quantized(fit: _Fit) -> None:
     if quantized:
         raise failure(
             f"The weights are quantized already: {', '.join(quantized[:3])}.",
-            "Give the float weights from before the quantization, or save name.dequantize() of "
-            "each tensor.",
+            "Give the float weights from before the quantization, or save name.dequantize() of each tensor.",
             WHERE,
             code="weights-quantized",
         )
@@ -150,8 +150,16 @@ class _Fit:
         averaged = any(word in words for word in _EMA)
         changes = sum(map(bool, (self.prefix, self.added, self.unwrapped, self.joined)))
         good = self.is_whole and not self.surplus
-        return (good, self.is_whole, len(self.matched), len(self.misshapen), averaged,
-                -len(self.surplus), -changes, -len(self.entry))  # fmt: skip
+        return (
+            good,
+            self.is_whole,
+            len(self.matched),
+            len(self.misshapen),
+            averaged,
+            -len(self.surplus),
+            -changes,
+            -len(self.entry),
+        )
 
     def require(self, name: str) -> None:
         """Return if the weights fit.
@@ -162,11 +170,7 @@ class _Fit:
         if self.is_whole and not self.surplus:
             return
         location = f" in {'.'.join(self.entry)}" if self.entry else ""
-        reasons = [
-            *self._told_shapes(),
-            *_told(self.missing, "missing"),
-            *_told(self.surplus, "surplus"),
-        ]
+        reasons = [*self._told_shapes(), *_told(self.missing, "missing"), *_told(self.surplus, "surplus")]
         raise failure(
             f"The weights{location} do not fit: {'; '.join(reasons)}.",
             self._remedy(),
@@ -282,9 +286,7 @@ def _as_loaded(module: torch.nn.Module, tensors: Tensors) -> Tensors:
 def _prefixes(known: Tensors, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what to remove from names and what to add, the likeliest ones."""
     yield "", ""
-    for counted, is_removed in (
-        (_heads(known, wanted), True), (_heads(wanted, known), False),
-    ):  # fmt: skip
+    for counted, is_removed in ((_heads(known, wanted), True), (_heads(wanted, known), False)):
         for head, _ in counted.most_common(3):
             yield (head, "") if is_removed else ("", head)
 
@@ -311,9 +313,7 @@ class _Renaming:
 def _fit(held: StateDict, known: Tensors, wanted: Mapping[str, Any], renaming: _Renaming) -> _Fit:
     prefix, added = renaming.prefix, renaming.added
     inside = {
-        added + name.removeprefix(prefix): value
-        for name, value in known.items()
-        if name.startswith(prefix)
+        added + name.removeprefix(prefix): value for name, value in known.items() if name.startswith(prefix)
     }
     misshapen = [
         (name, tuple(inside[name].shape), tuple(value.shape))
@@ -326,14 +326,20 @@ def _fit(held: StateDict, known: Tensors, wanted: Mapping[str, Any], renaming: _
     missing = [
         name
         for name, value in wanted.items()
-        if name not in inside
-        and value.data_ptr() not in tied
-        and not name.endswith("num_batches_tracked")
+        if name not in inside and value.data_ptr() not in tied and not name.endswith("num_batches_tracked")
     ]
     surplus = [n for n in inside if n not in wanted and n.rpartition(".")[2] not in _EXTRAS]
     outside = [n for n in known if not n.startswith(prefix)]
     dropped = sorted({name.partition(".")[0] for name in outside} - set(_EXTRAS))
     return _Fit(
-        held.entry, held.joined, renaming.unwrapped, prefix, added, matched, missing, misshapen,
-        surplus, dropped,
-    )  # fmt: skip
+        held.entry,
+        held.joined,
+        renaming.unwrapped,
+        prefix,
+        added,
+        matched,
+        missing,
+        misshapen,
+        surplus,
+        dropped,
+    )

@@ -176,9 +176,8 @@ class Cluster:
             self._settle(ours, error=_ended(error))
 
     def _settle(
-        self, ours: Future[Answer], answer: Answer | None = None,
-        error: WorkbenchError | None = None,
-    ) -> None:  # fmt: skip
+        self, ours: Future[Answer], answer: Answer | None = None, error: WorkbenchError | None = None
+    ) -> None:
         """Set a result once; what comes later is ignored."""
         with self._lock:
             if ours not in self._waiting:

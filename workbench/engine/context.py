@@ -113,9 +113,7 @@ class StageContext:
             live = module.load(self)
             if live is None:
                 raise failure(
-                    f"The result of {stage_id} is no longer usable.",
-                    "Run it again.",
-                    code="result-unusable",
+                    f"The result of {stage_id} is no longer usable.", "Run it again.", code="result-unusable"
                 )
             self.store.keep(stage_id, key, live)
         return live

@@ -34,9 +34,7 @@ _REGISTERED_BY = {
 }
 
 
-def compute(
-    name: str, arguments: Sequence[Any], outputs: Sequence[Output]
-) -> list[npt.NDArray[Any]]:
+def compute(name: str, arguments: Sequence[Any], outputs: Sequence[Output]) -> list[npt.NDArray[Any]]:
     """Return the outputs of a kernel.
 
     Args:

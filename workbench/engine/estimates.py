@@ -54,10 +54,12 @@ def _estimate(asked: dict[str, Any]) -> Answer:
 
 def _asked(point: Point, programs: list[Any]) -> dict[str, Any]:
     return {
-        "entry": point.entry, "programs": programs,
-        "device": point.device, "options": dict(point.options),
+        "entry": point.entry,
+        "programs": programs,
+        "device": point.device,
+        "options": dict(point.options),
         "files": {name: path.read_text(encoding="utf-8") for name, path in point.files.items()},
-    }  # fmt: skip
+    }
 
 
 @contextmanager

@@ -264,13 +264,9 @@ class EngineJob:
     def _finished(self, stage: PlannedStage, begun: float, *, cached: bool) -> StageFinished:
         elapsed = time.monotonic() - begun
         job = self.command.job
-        return StageFinished(
-            job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed
-        )
+        return StageFinished(job=job, stage=stage.id, key=stage.key, cached=cached, elapsed_s=elapsed)
 
-    def _failed(
-        self, stage: WorkId, key: str, begun: float, infos: tuple[ErrorInfo, ...]
-    ) -> StageFailed:
+    def _failed(self, stage: WorkId, key: str, begun: float, infos: tuple[ErrorInfo, ...]) -> StageFailed:
         elapsed = time.monotonic() - begun
         job = self.command.job
         return StageFailed(job=job, stage=stage, key=key, elapsed_s=elapsed, infos=infos)

@@ -58,8 +58,7 @@ def compute_tflite(name: str, arguments: Sequence[Any]) -> list[_Array]:
             interpreter.set_tensor(place["index"], np.ascontiguousarray(values))
         interpreter.invoke()
         return [
-            np.array(interpreter.get_tensor(place["index"]))
-            for place in interpreter.get_output_details()
+            np.array(interpreter.get_tensor(place["index"])) for place in interpreter.get_output_details()
         ]
     except (ValueError, RuntimeError) as error:
         raise _refused(str(error)) from error

@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 _MODEL = Place(kind="option", id="model.spec")
 _SHORT = (torch.float16, torch.bfloat16)
-_EAGER_QUANTIZED = (
-    "torch.ao.nn.quantized",
-    "torch.ao.nn.intrinsic.quantized",
-    "torch.nn.quantized",
-)
+_EAGER_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
 
 
 def refuse_form(module: torch.nn.Module) -> None:
@@ -35,8 +31,7 @@ def refuse_form(module: torch.nn.Module) -> None:
         kind = type(part)
         if isinstance(part, torch.jit.ScriptModule):
             raise failure(
-                f"{where} is a TorchScript module ({_way(part)}), which torch.export does not "
-                "take.",
+                f"{where} is a TorchScript module ({_way(part)}), which torch.export does not take.",
                 "Return the nn.Module that it was made from; its weights can be loaded into it.",
                 _MODEL,
                 code="model-scripted",
@@ -83,8 +78,11 @@ def refuse_quantized(program: torch.export.ExportedProgram, name: str) -> None:
     Raises:
         WorkbenchError: it has such operators.
     """
-    kinds = [programs.quantize_kind(programs.op_name(node)) for node in program.graph.nodes
-             if node.op == "call_function"]  # fmt: skip
+    kinds = [
+        programs.quantize_kind(programs.op_name(node))
+        for node in program.graph.nodes
+        if node.op == "call_function"
+    ]
     count = sum(kind is not None for kind in kinds)
     if count:
         raise failure(

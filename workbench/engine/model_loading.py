@@ -38,9 +38,20 @@ Tensors = tuple[torch.Tensor, ...]
 _MAX_INPUT_ELEMENTS = 1 << 26
 _MAX_INPUT_BYTES = 4 * _MAX_INPUT_ELEMENTS
 _NO_ARRAYS = (
-    OSError, ValueError, AttributeError, TypeError, EOFError, KeyError, SyntaxError, MemoryError,
-    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, tokenize.TokenError,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    AttributeError,
+    TypeError,
+    EOFError,
+    KeyError,
+    SyntaxError,
+    MemoryError,
+    zipfile.BadZipFile,
+    zlib.error,
+    NotImplementedError,
+    RuntimeError,
+    tokenize.TokenError,
+)
 
 
 @dataclass
@@ -64,9 +75,7 @@ class LoadedModel:
         self.example = example_request(self.inputs)
 
 
-def load_model(
-    model: ModelSource, folder: Path, calibration: DataSource | None = None
-) -> LoadedModel:
+def load_model(model: ModelSource, folder: Path, calibration: DataSource | None = None) -> LoadedModel:
     """Return the model of a project.
 
     Args:
@@ -126,9 +135,7 @@ def _seeded() -> Iterator[None]:
 def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
     where = Place(kind="option", id="model.spec")
     if not os.path.isfile(path):
-        raise failure(
-            f"{path.name} does not exist.", "Correct the path.", where, code="model-file-missing"
-        )
+        raise failure(f"{path.name} does not exist.", "Correct the path.", where, code="model-file-missing")
     try:
         program = _read_program(path)
         program.module(check_guards=False)

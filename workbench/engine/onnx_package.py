@@ -14,14 +14,7 @@ from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quality.stateful_execution import stepping
 from workbench.escaping import in_comment
-from workbench.results import (
-    CONFIG_FILE,
-    MODEL_FILE,
-    Deliverable,
-    LowerResult,
-    PackageResult,
-    save_result,
-)
+from workbench.results import CONFIG_FILE, MODEL_FILE, Deliverable, LowerResult, PackageResult, save_result
 from workbench.targets import target_of
 from workbench.toolchains.versions import tool_versions
 
@@ -41,14 +34,15 @@ def write_package(context: StageContext, lowered: LowerResult, exported: Exporte
     written = []
     for name, data, purpose in _files(context, exported):
         (context.out / name).write_bytes(data)
-        written.append(
-            Deliverable(name=name, bytes=len(data), sha256=digest(data), purpose=purpose)
-        )
+        written.append(Deliverable(name=name, bytes=len(data), sha256=digest(data), purpose=purpose))
     manifest = json.dumps(_manifest(context, lowered, exported, written), indent=2, sort_keys=True)
     data = f"{manifest}\n".encode()
     (context.out / "manifest.json").write_bytes(data)
-    written.append(Deliverable(name="manifest.json", bytes=len(data), sha256=digest(data),
-                               purpose="versions and digests"))  # fmt: skip
+    written.append(
+        Deliverable(
+            name="manifest.json", bytes=len(data), sha256=digest(data), purpose="versions and digests"
+        )
+    )
     emulation = target_of(context.project.target.id).emulation
     result = PackageResult(
         files=tuple(written),
@@ -97,11 +91,7 @@ def _vectors(context: StageContext) -> bytes:
             if number == VECTORS:
                 break
             inputs, outputs = _step(ours, sample, kept)
-            vectors = {
-                "input": inputs,
-                "float": outputs,
-                "emulated": _step(theirs, sample, kept)[1],
-            }
+            vectors = {"input": inputs, "float": outputs, "emulated": _step(theirs, sample, kept)[1]}
             for name, tensors in vectors.items():
                 arrays |= {f"{number}/{name}{i}": t.numpy() for i, t in enumerate(tensors)}
     written = io.BytesIO()
@@ -109,9 +99,7 @@ def _vectors(context: StageContext) -> bytes:
     return written.getvalue()
 
 
-def _step(
-    steps: Steps, sample: Sample, kept: Sequence[str]
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _step(steps: Steps, sample: Sample, kept: Sequence[str]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return all inputs and outputs of the next step, with the state last."""
     inputs = steps.inputs(sample)
     before = [steps.module.get_buffer(name).clone() for name in kept]

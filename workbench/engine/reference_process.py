@@ -91,9 +91,11 @@ def _serve() -> None:
         flatbuffer, *inputs = request[1]
         try:
             outputs, status = tosa_reference_model.run(
-                flatbuffer.tobytes(), [values.copy() for values in inputs], verbosity="NONE",
+                flatbuffer.tobytes(),
+                [values.copy() for values in inputs],
+                verbosity="NONE",
                 initialize_variable_tensor_from_numpy=True,
-            )  # fmt: skip
+            )
             send(answers, {"status": status.name}, [np.asarray(values) for values in outputs])
         except ValueError as error:
             send(answers, {"status": str(error)[:200]}, [])

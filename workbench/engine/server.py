@@ -81,9 +81,12 @@ class Server:
         """Read commands in a thread, work in this one."""
         threading.Thread(target=self._read, name="commands", daemon=True).start()
         ready = Ready(
-            pid=os.getpid(), start_s=time.monotonic() - self._started, toolchain=own_name(),
-            tools=tool_versions(), acceleration=status(),
-        )  # fmt: skip
+            pid=os.getpid(),
+            start_s=time.monotonic() - self._started,
+            toolchain=own_name(),
+            tools=tool_versions(),
+            acceleration=status(),
+        )
         self._wire.send(ready)
         if not ready.acceleration.active:
             self._wire.send(LogLine(level="warning", text=ready.acceleration.reason))

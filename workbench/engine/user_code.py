@@ -64,9 +64,7 @@ def call(function: Callable[..., Any], reference: Reference, option: str) -> Any
         raise user_failure(error, "raised an error", where, reference.path) from error
 
 
-def user_failure(
-    error: BaseException, what: str, where: Place, path: Path | None
-) -> WorkbenchError:
+def user_failure(error: BaseException, what: str, where: Place, path: Path | None) -> WorkbenchError:
     """Return the error for a failure in the user's file, with its line."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if path is not None and Path(f.filename).parent == path.parent]

@@ -97,9 +97,7 @@ class WorkerProcesses:
             self._add_one(instead_of=process)
             code = process.returncode
         raise failure(
-            "A worker process ended unexpectedly.",
-            details=f"exit code {code}",
-            code="worker-ended",
+            "A worker process ended unexpectedly.", details=f"exit code {code}", code="worker-ended"
         )
 
     def _has_grown(self, pid: int) -> bool:
@@ -116,9 +114,12 @@ class WorkerProcesses:
             if self._is_over:
                 raise failure("The search has ended.", code="work-ended")
             process = subprocess.Popen(
-                interpreter.command(self._module), env=interpreter.environment(),
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
+                interpreter.command(self._module),
+                env=interpreter.environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             self._processes.append(process)
             self._free.put(process)
 
@@ -168,11 +169,13 @@ class Workers:
 
     def __init__(
         self, count: int, folder: Path, cache: Cache, *, accelerate: bool, scheduler: str = ""
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._settings = {
-            "folder": str(folder), "root": str(cache.root), "accelerate": accelerate,
+            "folder": str(folder),
+            "root": str(cache.root),
+            "accelerate": accelerate,
             "allowed": code_import.allowed(),
-        }  # fmt: skip
+        }
         self._workers: WorkerProcesses | _ClusterWorkers
         if scheduler:
             self._workers = _ClusterWorkers(scheduler, (str(folder), str(cache.root)))
@@ -256,14 +259,16 @@ def _run_of(answer: Answer, project: Project) -> Run:
         run = Run.model_validate_json(json.dumps(answer.get("run")))
     except (ValidationError, ValueError) as error:
         raise wrong_answer(str(error)) from error
-    given = (
-        run.rules, run.target, run.presets, run.ranges, run.improvers, run.improving,
-        run.compressions,
-    )  # fmt: skip
+    given = (run.rules, run.target, run.presets, run.ranges, run.improvers, run.improving, run.compressions)
     if given != (
-        project.rules, project.target, project.presets, project.ranges, project.improvers,
-        project.improving, project.compressions,
-    ):  # fmt: skip
+        project.rules,
+        project.target,
+        project.presets,
+        project.ranges,
+        project.improvers,
+        project.improving,
+        project.compressions,
+    ):
         raise wrong_answer("the run belongs to another configuration")
     return run
 

@@ -52,9 +52,7 @@ class Pairing:
     def _across(self, node_ids: Collection[str], here: str, there: str) -> frozenset[str]:
         pairs: set[str] = set()
         for node_id in node_ids:
-            pairs |= self._same(node_id, here, there) or self._lineage.translate(
-                here, [node_id], there
-            )
+            pairs |= self._same(node_id, here, there) or self._lineage.translate(here, [node_id], there)
         return frozenset(pairs)
 
     def _same(self, node_id: str, here: str, there: str) -> frozenset[str]:

@@ -114,9 +114,7 @@ class Growth:
     def _flatten(self, key: str) -> str:
         """Replace groups with a single child, at and below ``key``; return the result."""
         group = self.groups[key]
-        group.children = [
-            self._flatten(child) if child in self.groups else child for child in group.children
-        ]
+        group.children = [self._flatten(child) if child in self.groups else child for child in group.children]
         if key == ROOT or len(group.children) != 1:
             return key
         (child,) = group.children
@@ -563,7 +561,8 @@ def isolate(snapshot: GraphSnapshot, node_ids: Collection[str]) -> GraphSnapshot
     edges = tuple(
         edge
         for edge in snapshot.edges
-        if edge.source in shown and edge.target in shown
+        if edge.source in shown
+        and edge.target in shown
         and (edge.source in kept or edge.target in kept or edge.target in waiting)
-    )  # fmt: skip
+    )
     return replace(snapshot, nodes=nodes, edges=edges)

@@ -54,9 +54,7 @@ def node_title(node: Node, weight: Sequence[int] = ()) -> str:
     if node.kind == "observer":
         low, high = node.attrs.get("min_val"), node.attrs.get("max_val")
         span = f" {float(low):.3g} to {float(high):.3g}" if low and high else ""
-        return (
-            f"{node.op.removesuffix('Observer')} {dtype_label(node.attrs.get('dtype', ''))}{span}"
-        )
+        return f"{node.op.removesuffix('Observer')} {dtype_label(node.attrs.get('dtype', ''))}{span}"
     grid = node.outputs[0].qparams if node.outputs else None
     if grid is None or node.kind not in ("quantize", "dequantize"):
         name = operator_name(node.op)

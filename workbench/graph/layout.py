@@ -17,14 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from workbench.errors import Cancelled
 from workbench.graph.hierarchy import ROOT, Ports
 from workbench.graph.labels import text_width
-from workbench.graph.ordering import (
-    Rows,
-    Section,
-    chain,
-    ordered_rows,
-    place_columns,
-    section_of,
-)
+from workbench.graph.ordering import Rows, Section, chain, ordered_rows, place_columns, section_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -173,9 +166,8 @@ class _Drawing:
         if len(edges) == count - 1 and all(high == low + 1 for low, high in edges):
             return chain(count)
         return ordered_rows(
-            count, tuple(edges), len(self._entries), len(self._exits),
-            thorough=self._contents.thorough,
-        )  # fmt: skip
+            count, tuple(edges), len(self._entries), len(self._exits), thorough=self._contents.thorough
+        )
 
     def _place(self, rows: Rows) -> None:
         """Compute the middle [px] of every vertex, and the top and bottom of every row."""
@@ -239,9 +231,7 @@ class _Drawing:
             top += tall + (PORT_GAP if layer[0] < len(self._entries) else self._row_gap)
         return bottom
 
-    def _turn_out(
-        self, rows: Rows, cut: int, bottom: float, right: float
-    ) -> list[tuple[int, Point]]:
+    def _turn_out(self, rows: Rows, cut: int, bottom: float, right: float) -> list[tuple[int, Point]]:
         """Lead the lines that leave a column to its right border.
 
         The leftmost line is the lowest and takes the rightmost lane, so that none cross.
@@ -268,11 +258,7 @@ class _Drawing:
         return x - self._sizes[vertex][0] / 2 + next(iter(inner.exits.values()))
 
     def _turn_in(
-        self,
-        section: Section,
-        turning: list[tuple[int, Point]],
-        columns: list[float],
-        left: float,
+        self, section: Section, turning: list[tuple[int, Point]], columns: list[float], left: float
     ) -> float:
         """Lead the lines from the former column up and into this one.
 
@@ -298,8 +284,7 @@ class _Drawing:
         if not ends or ends[-1] < WRAPPED_FROM:
             return []
         wide = [
-            (min(self._xs[v] - half[v] for v in w), max(self._xs[v] + half[v] for v in w))
-            for w in layers
+            (min(self._xs[v] - half[v] for v in w), max(self._xs[v] + half[v] for v in w)) for w in layers
         ]
         costs = [sum(bool(rows.down[v]) for v in layer) for layer in layers]
         best: list[int] = []
@@ -308,15 +293,9 @@ class _Drawing:
             share = ends[-1] / columns
             cuts: list[int] = []
             for wanted in (share * k for k in range(1, columns)):
-                near = [
-                    row
-                    for row in range(first, last)
-                    if abs(ends[row - 1] - wanted) <= TOLERATED * share
-                ]
+                near = [row for row in range(first, last) if abs(ends[row - 1] - wanted) <= TOLERATED * share]
                 if near:
-                    cuts.append(
-                        min(near, key=lambda row: (costs[row - 1], abs(ends[row - 1] - wanted)))
-                    )
+                    cuts.append(min(near, key=lambda row: (costs[row - 1], abs(ends[row - 1] - wanted))))
             error = _misfit(wide, ends, cuts)
             if error < best_error:
                 best, best_error = cuts, error
@@ -465,10 +444,7 @@ class Layout:
     """Lays out one hierarchy in one flow for any set of open groups."""
 
     def __init__(
-        self,
-        hierarchy: Hierarchy,
-        cancelled: Callable[[], bool] | None = None,
-        flow: Flow = "down",
+        self, hierarchy: Hierarchy, cancelled: Callable[[], bool] | None = None, flow: Flow = "down"
     ) -> None:
         self.hierarchy, self.flow = hierarchy, flow
         self._thorough = len(hierarchy.parent) <= THOROUGH_UP_TO
@@ -557,9 +533,7 @@ class Layout:
         drawing = seen.get(tuple(signature))
         if drawing is None:
             links = {pair: link.tensors for pair, link in group.links.items()}
-            contents = Contents(
-                group.children, links, sizes, key, group.ports, self._thorough, inner
-            )
+            contents = Contents(group.children, links, sizes, key, group.ports, self._thorough, inner)
             drawing = lay_out(contents, 0.0 if key == ROOT else HEADER, self.flow)
             seen[tuple(signature)] = drawing
         return drawing

@@ -250,7 +250,7 @@ _ATEN: dict[str, tuple[str, ...]] = {
     "reducesum": ("sum", "mean"),
     "transpose": ("permute", "transpose"),
     "table": ("sigmoid", "tanh", "gelu", "silu", "hardswish", "exp", "softmax"),
-}  # fmt: skip
+}
 
 
 def attribute(rows: Sequence[tuple[str, str]], snapshot: GraphSnapshot) -> tuple[str | None, ...]:

@@ -149,9 +149,7 @@ def _transpose(rows: Rows) -> None:
         for layer in rows.layers:
             for index in range(len(layer) - 1):
                 left, right = layer[index], layer[index + 1]
-                gain = _gain(rows.up, left, right, position) + _gain(
-                    rows.down, left, right, position
-                )
+                gain = _gain(rows.up, left, right, position) + _gain(rows.down, left, right, position)
                 if gain > 0:
                     layer[index], layer[index + 1] = right, left
                     position[left], position[right] = index + 1, index
@@ -188,9 +186,7 @@ class Rows:
     stubs: set[tuple[int, int]] = field(default_factory=set)
 
 
-def assign_ranks(
-    count: int, edges: list[tuple[int, int]], entries: int = 0, exits: int = 0
-) -> list[int]:
+def assign_ranks(count: int, edges: list[tuple[int, int]], entries: int = 0, exits: int = 0) -> list[int]:
     """Return a row for each vertex; every edge (low, high) goes downwards.
 
     Longest path from the sources; then every vertex moves within its slack towards the side with
@@ -390,9 +386,7 @@ def _conflict(a: int, b: int, conflicts: Conflicts) -> bool:
     return bool(conflicts) and ((a, b) in conflicts or (b, a) in conflicts)
 
 
-def _block_gaps(
-    layers: list[list[int]], root: list[int], half: list[float]
-) -> dict[int, dict[int, float]]:
+def _block_gaps(layers: list[list[int]], root: list[int], half: list[float]) -> dict[int, dict[int, float]]:
     """Return every block's right neighbours and their minimum distance."""
     gaps: dict[int, dict[int, float]] = {root[vertex]: {} for layer in layers for vertex in layer}
     for layer in layers:

@@ -23,9 +23,13 @@ _NUMBER = re.compile(
 )
 _SHAPE = re.compile(r"(?:\w+|\*)(?:[,×](?:\w+|\*))+|\d+(?:x\d+)+")  # noqa: RUF001
 _SIGNS: dict[str, Callable[[float, float], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
-    "=": operator.eq, "!=": operator.ne,
-}  # fmt: skip
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
 _FIELDS: dict[str, Callable[[Node], tuple[str, ...]]] = {
     "name": lambda node: (node.id, node.attrs.get("target", "")),
     "op": lambda node: (node.op,),

@@ -74,13 +74,29 @@ VERSION = 2
 FORMAT = "quantization-workbench-graph"
 
 NodeKind = Literal[
-    "input", "output", "call", "parameter", "constant", "delegate", "observer", "quantize",
-    "dequantize", "control",
-]  # fmt: skip
+    "input",
+    "output",
+    "call",
+    "parameter",
+    "constant",
+    "delegate",
+    "observer",
+    "quantize",
+    "dequantize",
+    "control",
+]
 KINDS: tuple[NodeKind, ...] = (
-    "input", "output", "call", "parameter", "constant", "delegate", "observer", "quantize",
-    "dequantize", "control",
-)  # fmt: skip
+    "input",
+    "output",
+    "call",
+    "parameter",
+    "constant",
+    "delegate",
+    "observer",
+    "quantize",
+    "dequantize",
+    "control",
+)
 
 T = TypeVar("T", bound="Hashable")
 
@@ -252,15 +268,10 @@ class GraphSnapshot:
             if version > VERSION:
                 message = f"The graph was written by a newer version (format {version})."
                 raise failure(
-                    message,
-                    "Update the program or run the stage again.",
-                    place,
-                    code="graph-version-newer",
+                    message, "Update the program or run the stage again.", place, code="graph-version-newer"
                 )
             if version < VERSION:
-                raise failure(
-                    "Unsupported graph file version.", hint, place, code="graph-version-older"
-                )
+                raise failure("Unsupported graph file version.", hint, place, code="graph-version-older")
             with collection_paused():
                 return _decode(raw)
         except OSError as error:
@@ -344,26 +355,32 @@ def _pick(table: Sequence[T], indices: list[int]) -> list[T]:
 def _decode(raw: dict[str, Any]) -> GraphSnapshot:
     words = [str(word) for word in raw["words"]]
     tensors = [
-        TensorInfo(tuple(shape), dtype, _decode_qparams(qparams))
-        for shape, dtype, qparams in raw["tensors"]
+        TensorInfo(tuple(shape), dtype, _decode_qparams(qparams)) for shape, dtype, qparams in raw["tensors"]
     ]
     groups = [tuple(group) for group in raw["groups"]]
     attrs: list[dict[str, str]] = [dict(items) for items in raw["attrs"]]
     columns, links, owners = raw["nodes"], raw["edges"], raw["modules"]
     ids = [str(name) for name in columns["id"]]
     nodes = map(
-        Node, ids, _pick(words, columns["op"]), _pick(KINDS, columns["kind"]),
-        _pick(words, columns["module"]), columns["call"], _pick(groups, columns["group"]),
+        Node,
+        ids,
+        _pick(words, columns["op"]),
+        _pick(KINDS, columns["kind"]),
+        _pick(words, columns["module"]),
+        columns["call"],
+        _pick(groups, columns["group"]),
         [tuple(_pick(tensors, outputs)) for outputs in columns["outputs"]],
-        _pick(words, columns["source"]), [attrs[index] for index in columns["attrs"]],
-    )  # fmt: skip
-    edges = map(
-        Edge, _pick(ids, links["source"]), _pick(ids, links["target"]),
-        links["output_index"], links["input_index"],
-    )  # fmt: skip
-    modules = map(
-        Module, owners["path"], owners["type_name"], owners["parent"], owners["parameters"]
+        _pick(words, columns["source"]),
+        [attrs[index] for index in columns["attrs"]],
     )
+    edges = map(
+        Edge,
+        _pick(ids, links["source"]),
+        _pick(ids, links["target"]),
+        links["output_index"],
+        links["input_index"],
+    )
+    modules = map(Module, owners["path"], owners["type_name"], owners["parent"], owners["parameters"])
     snapshot = GraphSnapshot(raw["level"], tuple(nodes), tuple(edges), tuple(modules))
     if len(snapshot.nodes_by_id) != len(ids):
         raise ValueError("two nodes share an id")

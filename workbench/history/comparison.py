@@ -29,9 +29,7 @@ def pareto_front(points: Sequence[Point | None]) -> set[int]:
     """
     known = {index: point for index, point in enumerate(points) if point is not None}
     return {
-        index
-        for index, point in known.items()
-        if not any(_beats(other, point) for other in known.values())
+        index for index, point in known.items() if not any(_beats(other, point) for other in known.values())
     }
 
 
@@ -93,8 +91,12 @@ class Difference:
     @property
     def parts(self) -> dict[str, tuple[Change, ...]]:
         """The parts by name."""
-        return {"rules": self.rules, "figures": self.figures, "layers": self.layers,
-                "versions": self.versions}  # fmt: skip
+        return {
+            "rules": self.rules,
+            "figures": self.figures,
+            "layers": self.layers,
+            "versions": self.versions,
+        }
 
 
 def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
@@ -216,9 +218,7 @@ def changes(a: Mapping[str, str], b: Mapping[str, str]) -> list[Change]:
     """Return the names whose values differ; an absent value is ""."""
     names = [*a, *(name for name in b if name not in a)]
     return [
-        Change(name, a.get(name, ""), b.get(name, ""))
-        for name in names
-        if a.get(name, "") != b.get(name, "")
+        Change(name, a.get(name, ""), b.get(name, "")) for name in names if a.get(name, "") != b.get(name, "")
     ]
 
 
@@ -247,8 +247,7 @@ class ComparedRow:
 
 
 # The kinds of differences, in the order in which they are shown: what was changed comes last.
-KINDS = {"figures": "Figure", "rules": "Rule", "modules": "Module", "layers": "Layer",
-         "versions": "Version"}  # fmt: skip
+KINDS = {"figures": "Figure", "rules": "Rule", "modules": "Module", "layers": "Layer", "versions": "Version"}
 
 
 def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRow]:
@@ -273,9 +272,7 @@ def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRo
     for (kind, what), changed in rows.items():
         before = next(iter(changed.values())).before
         values = [before]
-        values += [
-            changed[number].after if number in changed else before for number in range(1, len(runs))
-        ]
+        values += [changed[number].after if number in changed else before for number in range(1, len(runs))]
         moved = change_text(values[0], values[-1])
         listed.append(ComparedRow(KINDS[kind], what, tuple(values), moved))
     order = list(KINDS.values())

@@ -14,14 +14,7 @@ from workbench.analysis.gate import GateResult
 from workbench.analysis.silicon import time_of
 from workbench.ids import StageId
 from workbench.pipeline.plan import Plan
-from workbench.project.configs import (
-    Config,
-    FixedRange,
-    ImproverId,
-    Improving,
-    RangeMethod,
-    without_origins,
-)
+from workbench.project.configs import Config, FixedRange, ImproverId, Improving, RangeMethod, without_origins
 from workbench.project.frozen import Frozen
 from workbench.project.model import Compression, Rule, TargetChoice
 from workbench.results import (

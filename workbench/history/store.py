@@ -84,8 +84,7 @@ class History:
             return rows[::-1]
         if unread:
             self._report_once(
-                "history-runs-unsupported",
-                f"{unread} runs were written by another version of the program.",
+                "history-runs-unsupported", f"{unread} runs were written by another version of the program."
             )
         return rows[::-1]
 
@@ -203,8 +202,7 @@ class History:
         what = "is damaged" if damaged else "cannot be written"
         code = "history-damaged" if damaged else "history-not-writable"
         self.problem = ErrorInfo(
-            message=f"The history {self.path.name} {what}. New runs are lost when you close the "
-            "program.",
+            message=f"The history {self.path.name} {what}. New runs are lost when you close the program.",
             hint="Move the damaged file away." if damaged else "Make the folder writable.",
             where=self._place(),
             details=str(error),

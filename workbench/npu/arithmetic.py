@@ -32,11 +32,7 @@ class Rounding(Enum):
 
 
 def rescale(
-    values: Integers,
-    scale: int | Integers,
-    shift: int | Integers,
-    rounding: Rounding,
-    double_shift: int = 0,
+    values: Integers, scale: int | Integers, shift: int | Integers, rounding: Rounding, double_shift: int = 0
 ) -> Integers:
     """Return values times ``scale / 2**shift``, rounded.
 

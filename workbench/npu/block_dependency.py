@@ -62,9 +62,7 @@ class KernelAccess:
         count = registers.device.most_dependent_blocks
         self.moves = bool(registers.device.u85 and registers["OFM_PRECISION"] >> 9 & 0x1F)
         # Jobs of a transposed or reversed feature map do not follow its addresses.
-        boxes = (
-            [_whole(shape)] if self.moves else _jobs(shape, _ofm_block(registers), count, last=True)
-        )
+        boxes = [_whole(shape)] if self.moves else _jobs(shape, _ofm_block(registers), count, last=True)
         self.last_jobs = [list(areas_of(tensor, shape, box)) for box in reversed(list(boxes))]
 
 
@@ -111,10 +109,7 @@ def _is_laid_out_alike(one: tuple[FeatureMap, Shape], other: tuple[FeatureMap, S
 
 
 def _is_read_early(
-    source: tuple[FeatureMap, Shape],
-    jobs: list[list[Area]],
-    registers: Registers,
-    kind: str,
+    source: tuple[FeatureMap, Shape], jobs: list[list[Area]], registers: Registers, kind: str
 ) -> bool:
     """Return whether job i reads what a job writes of which the last b - i may not be done."""
     tensor, shape = source
@@ -158,8 +153,7 @@ def _parts_inside(data: Bytes, area: Area, first: int) -> Iterator[Bytes]:
 
 def _touches(area: Area, others: list[Area]) -> bool:
     return any(
-        area.region == other.region and area.first < other.end and other.first < area.end
-        for other in others
+        area.region == other.region and area.first < other.end and other.first < area.end for other in others
     )
 
 
@@ -167,9 +161,7 @@ def _whole(shape: Shape) -> tuple[slice, slice, slice]:
     return slice(0, shape[0]), slice(0, shape[1]), slice(0, shape[2])
 
 
-def _jobs(
-    shape: Shape, block: Shape, count: int, *, last: bool
-) -> Iterator[tuple[slice, slice, slice]]:
+def _jobs(shape: Shape, block: Shape, count: int, *, last: bool) -> Iterator[tuple[slice, slice, slice]]:
     """Yield rows, columns and channels of the first or last jobs, in the order of the NPU."""
     high, wide, deep = (-(-size // step) for size, step in zip(shape, block, strict=True))
     total = high * wide * deep
@@ -183,9 +175,7 @@ def _jobs(
 
 
 def _ofm_block(registers: Registers) -> Shape:
-    height, width, depth = (
-        registers.get(f"OFM_BLK_{side}_M1") + 1 for side in ("HEIGHT", "WIDTH", "DEPTH")
-    )
+    height, width, depth = (registers.get(f"OFM_BLK_{side}_M1") + 1 for side in ("HEIGHT", "WIDTH", "DEPTH"))
     return height, width, depth
 
 

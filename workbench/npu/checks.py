@@ -80,10 +80,11 @@ class Checker:
         if early := too_early(self._kernel_before, now, registers):
             other = self._before
             self._state.remark(
-                "error" if early.is_sure else "warning", "missing-block-dependency",
+                "error" if early.is_sure else "warning",
+                "missing-block-dependency",
                 f"It {early.what}: {other.name} at {other.offset:#x} may not be done, because "
                 f"BLOCKDEP is {registers.get('BLOCKDEP')}.",
-            )  # fmt: skip
+            )
         self._kernel_before, self._before = now, self._now
 
     def _follow_chain(self) -> None:
@@ -100,11 +101,12 @@ class Checker:
         if len(self._chain_tables) > 1:
             first = self._chain_tables[0]
             self._state.remark(
-                "warning", "tables-in-chain",
+                "warning",
+                "tables-in-chain",
                 f"It ends a chain in which {first.name} at {first.offset:#x} and another operation "
                 "use the one table that table memory holds. If they are different functions, one "
                 "of them computes with the wrong table.",
-            )  # fmt: skip
+            )
         self._chain_tables.clear()
 
     def waits(self, kind: Kind, left: int) -> None:
@@ -128,10 +130,11 @@ class Checker:
         mask = self._mask(area)
         if not mask.all():
             self._state.remark(
-                "error", "uninitialised-read",
+                "error",
+                "uninitialised-read",
                 f"{int(mask.size - np.count_nonzero(mask)):,} of {mask.size:,} bytes from "
                 f"{area.first:#x} in region {area.region} are read, but nothing wrote them.",
-            )  # fmt: skip
+            )
 
     def writes(self, area: Area) -> None:
         """Keep which bytes hold something; report a table that is lost before it was used."""
@@ -142,10 +145,11 @@ class Checker:
         for lost, by in self._unused:
             if _overlap(lost, area):
                 self._state.remark(
-                    "error", "table-evicted",
+                    "error",
+                    "table-evicted",
                     f"The table that {by.name} at {by.offset:#x} loaded to {lost.first} of the "
                     "table memory is overwritten before any operation used it.",
-                )  # fmt: skip
+                )
         self._unused = [entry for entry in self._unused if not _overlap(entry[0], area)]
         self._unused.append((area, self._now))
 
@@ -174,9 +178,7 @@ class Checker:
             if mask is not None:
                 larger[: mask.size] = mask
             mask = self._written[area.region] = larger
-        return np.ndarray(
-            (*area.shape, area.item), np.bool_, mask.data, area.base, (*area.strides, 1)
-        )
+        return np.ndarray((*area.shape, area.item), np.bool_, mask.data, area.base, (*area.strides, 1))
 
     def _compare(self, other: _Command) -> None:
         now = self._now
@@ -189,10 +191,11 @@ class Checker:
             return
         where = "the table memory" if clash.region == TABLES else f"region {clash.region}"
         self._state.remark(
-            "error", "missing-wait",
+            "error",
+            "missing-wait",
             f"It touches {clash.first:#x} to {clash.end:#x} of {where} while {other.name} at "
             f"{other.offset:#x} may still use them: no wait orders the two.",
-        )  # fmt: skip
+        )
 
 
 def _first_overlap(these: Iterable[Area], those: list[Area]) -> Area | None:

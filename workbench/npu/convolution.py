@@ -80,15 +80,11 @@ def depthwise(state: State, parameter: int) -> None:
     values = Ifm(state, ifm, kernel, dtype)
     planes = weights.matrix.astype(dtype, copy=False)
     whole = _needs_all(state)
-    results: _Array = np.empty(
-        (len(values), rows, columns, depth), np.int64 if whole else stage.ofm.dtype
-    )
+    results: _Array = np.empty((len(values), rows, columns, depth), np.int64 if whole else stage.ofm.dtype)
     for samples, pieces in _pieces(len(values), rows, columns * depth, _PIECE):
         padded = values.padded(samples)
         for part in pieces:
-            sums = _plane_sums(
-                padded[:, part.start * kernel.stride_y :], kernel, planes, part, columns
-            )
+            sums = _plane_sums(padded[:, part.start * kernel.stride_y :], kernel, planes, part, columns)
             if whole:
                 results[samples, part] = sums
                 continue
@@ -100,9 +96,7 @@ def depthwise(state: State, parameter: int) -> None:
         stage.store(results)
 
 
-def _plane_sums(
-    values: _Array, kernel: Kernel, planes: _Array, part: slice, columns: int
-) -> _Array:
+def _plane_sums(values: _Array, kernel: Kernel, planes: _Array, part: slice, columns: int) -> _Array:
     count = part.stop - part.start
     sums = np.zeros((len(values), count, columns, planes.shape[1]), values.dtype)
     product = np.empty_like(sums)

@@ -51,9 +51,16 @@ class Counters:
 
 
 _SUMS = (
-    "macs", "read_bytes", "written_bytes", "weight_bytes", "scale_bytes", "copied_bytes",
-    "weights", "zero_weights", "saturated",
-)  # fmt: skip
+    "macs",
+    "read_bytes",
+    "written_bytes",
+    "weight_bytes",
+    "scale_bytes",
+    "copied_bytes",
+    "weights",
+    "zero_weights",
+    "saturated",
+)
 
 
 def totals(counted: Iterable[Counters]) -> dict[str, int]:

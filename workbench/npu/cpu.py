@@ -33,10 +33,7 @@ CpuOperators = Callable[[str, Arguments, Sequence[Output]], Sequence[_Array]]
 
 
 def run_kernel(
-    name: str,
-    arguments: Arguments,
-    outputs: Sequence[Output] = (),
-    others: CpuOperators | None = None,
+    name: str, arguments: Arguments, outputs: Sequence[Output] = (), others: CpuOperators | None = None
 ) -> Sequence[_Array]:
     """Return the outputs of one kernel.
 
@@ -56,22 +53,17 @@ def run_kernel(
         return others(name, arguments, outputs)
     raise failure(
         f"The program runs {name} on the CPU, which is not simulated.",
-        "Quantize the module it comes from, or integer inputs and outputs, so that a delegate "
-        "takes it.",
+        "Quantize the module it comes from, or integer inputs and outputs, so that a delegate takes it.",
         Place(kind="file", id="program"),
         code="npu-cpu-operator",
     )
 
 
-def _quantize(
-    values: _Array, scale: float, zero_point: int, least: int, most: int, dtype: int
-) -> _Array:
+def _quantize(values: _Array, scale: float, zero_point: int, least: int, most: int, dtype: int) -> _Array:
     """Return ``zero_point + rint(values / scale)``, limited; halves go to the even neighbour."""
     if np.isnan(values).any():
         raise failure(
-            "A value to quantize is not a number.",
-            "Look for it in the inputs.",
-            code="quantize-nan",
+            "A value to quantize is not a number.", "Look for it in the inputs.", code="quantize-nan"
         )
     inverse = np.float32(1.0) / np.float32(scale)
     scaled = np.rint(values.astype(np.float32) * inverse) + np.float32(zero_point)
@@ -87,16 +79,13 @@ def _dequantize(values: _Array, scale: float, zero_point: int, *others: int | No
     target = others[3] if len(others) > 3 else None
     if target is not None and DTYPES.get(target) != "float32":
         raise failure(
-            f"A tensor is dequantized to {DTYPES.get(target)}, not to float32.",
-            code="dequantize-type",
+            f"A tensor is dequantized to {DTYPES.get(target)}, not to float32.", code="dequantize-type"
         )
     steps = (values.astype(np.int64) - zero_point).astype(np.float32)
     return np.asarray(steps * np.float32(scale), np.float32)
 
 
-def _quantize_channels(
-    values: _Array, scales: _Array, zeros: _Array, axis: int, *limits: int
-) -> _Array:
+def _quantize_channels(values: _Array, scales: _Array, zeros: _Array, axis: int, *limits: int) -> _Array:
     """Quantize each slice along an axis with a scale of its own."""
     least, most, dtype = limits
     slices = [
@@ -109,9 +98,7 @@ def _quantize_channels(
 def _numpy_type(code: int) -> np.dtype[Any]:
     name = DTYPES.get(code, "")
     if name not in {"uint8", "int8", "int16", "uint16", "int32"}:
-        raise failure(
-            f"A tensor is quantized to {name or code}, which no kernel does.", code="quantize-type"
-        )
+        raise failure(f"A tensor is quantized to {name or code}, which no kernel does.", code="quantize-type")
     return np.dtype(name)
 
 

@@ -22,13 +22,30 @@ from workbench.npu.state import State
 _Array = npt.NDArray[Any]
 
 _MODES_U55 = {
-    0: "MUL", 1: "ADD", 2: "SUB", 3: "MIN", 4: "MAX", 5: "LRELU", 6: "ABS", 7: "CLZ", 8: "SHR",
+    0: "MUL",
+    1: "ADD",
+    2: "SUB",
+    3: "MIN",
+    4: "MAX",
+    5: "LRELU",
+    6: "ABS",
+    7: "CLZ",
+    8: "SHR",
     9: "SHL",
-}  # fmt: skip
+}
 _MODES_U85 = _MODES_U55 | {
-    10: "LSR", 11: "DIV", 16: "EQ", 17: "NE", 18: "GE", 19: "GT", 33: "AND", 34: "OR", 35: "XOR",
-    36: "NOT", 42: "AND_NOT",
-}  # fmt: skip
+    10: "LSR",
+    11: "DIV",
+    16: "EQ",
+    17: "NE",
+    18: "GE",
+    19: "GT",
+    33: "AND",
+    34: "OR",
+    35: "XOR",
+    36: "NOT",
+    42: "AND_NOT",
+}
 _ONE_OPERAND = {"LRELU", "ABS", "CLZ", "NOT"}
 _UNSCALED_U55 = {"MIN", "MAX", "SHL", "SHR", "CLZ"}
 # U55, U65: the operand without a scale moves left by so much; the other one's first rounding.
@@ -194,14 +211,11 @@ def _scaled_u85(state: State, operand: _Operand, side: Literal["IFM", "IFM2"]) -
     return rescale(operand.values, scale.scale, scale.shift, scale.rounding, scale.double_shift)
 
 
-def _read(
-    state: State, side: Literal["IFM", "IFM2"], broadcast: tuple[bool, bool, bool]
-) -> _Operand:
+def _read(state: State, side: Literal["IFM", "IFM2"], broadcast: tuple[bool, bool, bool]) -> _Operand:
     """Return a tensor of the OFM's size, of size 1 along the axes that are broadcast."""
     source = state.registers.feature_map(side)
     height, width, depth = (
-        1 if repeated else size
-        for repeated, size in zip(broadcast, state.registers.ofm_shape, strict=True)
+        1 if repeated else size for repeated, size in zip(broadcast, state.registers.ofm_shape, strict=True)
     )
     values = state.tensor(source, (height, width, depth))
     return _Operand(values.astype(np.int64) - source.zero_point, source)
@@ -227,9 +241,7 @@ def _combined(name: str, operands: tuple[Any, Any], bits: int, rounding: Roundin
     return values
 
 
-def _shifted(
-    name: str, operands: tuple[Integers, Integers], bits: int, rounding: Rounding
-) -> Integers:
+def _shifted(name: str, operands: tuple[Integers, Integers], bits: int, rounding: Rounding) -> Integers:
     """Return shifts by the second operand; amounts below 0 are refused."""
     a, b = operands
     if b.size and int(b.min()) < 0:
@@ -258,11 +270,21 @@ def _truth(compare: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _BINARY: dict[str, Callable[..., Any]] = {
-    "MUL": np.multiply, "ADD": np.add, "SUB": np.subtract, "MIN": np.minimum, "MAX": np.maximum,
-    "DIV": _quotient, "AND": np.bitwise_and, "OR": np.bitwise_or, "XOR": np.bitwise_xor,
-    "AND_NOT": lambda a, b: a & ~b, "EQ": _truth(np.equal), "NE": _truth(np.not_equal),
-    "GE": _truth(np.greater_equal), "GT": _truth(np.greater),
-}  # fmt: skip
+    "MUL": np.multiply,
+    "ADD": np.add,
+    "SUB": np.subtract,
+    "MIN": np.minimum,
+    "MAX": np.maximum,
+    "DIV": _quotient,
+    "AND": np.bitwise_and,
+    "OR": np.bitwise_or,
+    "XOR": np.bitwise_xor,
+    "AND_NOT": lambda a, b: a & ~b,
+    "EQ": _truth(np.equal),
+    "NE": _truth(np.not_equal),
+    "GE": _truth(np.greater_equal),
+    "GT": _truth(np.greater),
+}
 
 
 def _finish(state: State, values: Integers, scale: Scale | None) -> None:

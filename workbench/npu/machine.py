@@ -28,9 +28,12 @@ from workbench.pte.vela_stream import Port
 _Array = npt.NDArray[Any]
 
 _KERNELS: dict[str, Callable[[State, int], None]] = {
-    "CONV": convolution, "DEPTHWISE": depthwise, "POOL": pool, "ELEMENTWISE": elementwise,
+    "CONV": convolution,
+    "DEPTHWISE": depthwise,
+    "POOL": pool,
+    "ELEMENTWISE": elementwise,
     "RESIZE": resize,
-}  # fmt: skip
+}
 _WITHOUT_EFFECT = {"IRQ", "PMU_MASK"}
 _WAITS: dict[str, Kind] = {"DMA_WAIT": "transfer", "KERNEL_WAIT": "kernel"}
 _KEEP = 1
@@ -138,8 +141,7 @@ class Machine:
         except SamplesDiffer:
             return [self.run([values[at] for values in inputs], options) for at in range(samples)]
         return [
-            replace(whole, outputs=tuple(values[at] for values in whole.outputs))
-            for at in range(samples)
+            replace(whole, outputs=tuple(values[at] for values in whole.outputs)) for at in range(samples)
         ]
 
     def state(self, options: Options, samples: int = 1) -> State:
@@ -234,9 +236,8 @@ class _Run:
                 Fault.code,
             ) from error
         return MachineResult(
-            outputs, tuple(self._counted), tuple(state.findings), dict(state.memory.peak),
-            self._accesses,
-        )  # fmt: skip
+            outputs, tuple(self._counted), tuple(state.findings), dict(state.memory.peak), self._accesses
+        )
 
     def _failure(self, message: str, hint: str, code: str) -> WorkbenchError:
         command = self._command
@@ -273,15 +274,11 @@ class _Run:
         commands, at, steps = self._machine.commands, 0, 0
         while True:
             if at >= len(commands):
-                raise StreamFault(
-                    "The command stream ends without NPU_OP_STOP.", "It is cut short."
-                )
+                raise StreamFault("The command stream ends without NPU_OP_STOP.", "It is cut short.")
             command = self._command = commands[at]
             at, steps = at + 1, steps + 1
             if steps > self._options.limits.steps:
-                raise LimitFault(
-                    f"The program takes more than {self._options.limits.steps:,} steps."
-                )
+                raise LimitFault(f"The program takes more than {self._options.limits.steps:,} steps.")
             name = command.name
             if name.startswith("NPU_SET_"):
                 state.registers.set(name[8:], command.value)
@@ -311,9 +308,7 @@ class _Run:
             )
         self._compute(state, command, kernel)
 
-    def _compute(
-        self, state: State, command: Command, kernel: Callable[[State, int], None] | None
-    ) -> None:
+    def _compute(self, state: State, command: Command, kernel: Callable[[State, int], None] | None) -> None:
         memory = state.memory
         module = self._modules.get(command.offset, "")
         counters = Counters(command.offset, command.name, module, self._machine.index)

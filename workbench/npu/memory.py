@@ -14,13 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from workbench.npu.faults import (
-    AddressFault,
-    LimitFault,
-    ModeFault,
-    SamplesDiffer,
-    TableFault,
-)
+from workbench.npu.faults import AddressFault, LimitFault, ModeFault, SamplesDiffer, TableFault
 from workbench.npu.registers import CHAINED, NO_STORAGE, TILES_2X2, FeatureMap
 
 CONSTANTS, SCRATCH, FAST_SCRATCH = 0, 1, 2
@@ -89,9 +83,7 @@ class Area:
     @property
     def first(self) -> int:
         """The lowest address."""
-        return self.base + sum(
-            min(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True)
-        )
+        return self.base + sum(min(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
 
     @property
     def end(self) -> int:
@@ -171,9 +163,7 @@ class Memory:
         if write and area.region == CONSTANTS:
             raise AddressFault(f"Constants are written at {area.first:#x}.")
         if area.elements * area.item > data.shape[1]:
-            raise AddressFault(
-                f"A tensor of {area.elements:,} elements is larger than its memory region."
-            )
+            raise AddressFault(f"A tensor of {area.elements:,} elements is larger than its memory region.")
         self._note(area, write=write)
         shape, strides = (len(data), *area.shape), (data.shape[1], *area.strides)
         return np.ndarray(shape, dtype, data.data, area.base, strides)
@@ -276,10 +266,17 @@ class Memory:
             addresses = np.empty((1, height, width, depth), np.int64)
             for part in _parts(tensor, (height, width, depth)):
                 part.of(addresses)[...] = part.area.places
-            self.record.append(Access(
-                tensor.side, written, tensor.region, tensor.bases[0], values[0].copy(),
-                addresses[0], tensor.bricks,
-            ))  # fmt: skip
+            self.record.append(
+                Access(
+                    tensor.side,
+                    written,
+                    tensor.region,
+                    tensor.bases[0],
+                    values[0].copy(),
+                    addresses[0],
+                    tensor.bricks,
+                )
+            )
 
     def write(self, tensor: FeatureMap, values: Values) -> None:
         """Write a tensor of (samples, height, width, depth) in its own type.
@@ -312,13 +309,9 @@ class Memory:
             room = max(room, self.size(tensor.region))
         elements = shape[0] * shape[1] * shape[2]
         if elements > self._most_elements:
-            raise LimitFault(
-                f"The {tensor.side} of {shape} elements is larger than a run may have."
-            )
+            raise LimitFault(f"The {tensor.side} of {shape} elements is larger than a run may have.")
         if elements * tensor.dtype.itemsize > room:
-            raise AddressFault(
-                f"The {tensor.side} of {shape} elements is larger than its memory region."
-            )
+            raise AddressFault(f"The {tensor.side} of {shape} elements is larger than its memory region.")
 
     def load_table(self, offset: int, data: Bytes) -> None:
         """Write into the table memory, which is the same for all samples."""
@@ -422,17 +415,13 @@ def _parts(tensor: FeatureMap, shape: tuple[int, int, int]) -> Iterator[_Part]:
                 yield from _areas(tensor, rows, across, depth, base)
 
 
-def _areas(
-    tensor: FeatureMap, rows: slice, columns: slice, depth: int, base: int
-) -> Iterator[_Part]:
+def _areas(tensor: FeatureMap, rows: slice, columns: slice, depth: int, base: int) -> Iterator[_Part]:
     stride_y, stride_x, stride_c = tensor.strides
     item = tensor.dtype.itemsize
     size = (rows.stop - rows.start, columns.stop - columns.start)
     whole = depth // _BRICK if tensor.bricks else 0
     if whole:
-        area = Area(
-            tensor.region, base, (*size, whole, _BRICK), (stride_y, stride_x, stride_c, item), item
-        )
+        area = Area(tensor.region, base, (*size, whole, _BRICK), (stride_y, stride_x, stride_c, item), item)
         yield _Part(rows, columns, slice(0, whole * _BRICK), area)
     if whole * _BRICK < depth:
         base += whole * stride_c

@@ -28,9 +28,13 @@ _TABLE_U55, _TANH, _SIGMOID = 16, (3, 10), (4, 11)
 _FORCED = {2: (False, 8), 3: (True, 8), 5: (True, 16)}
 # Functions of the U85: whether the index is signed, whether the table has pairs, its type.
 _TABLES_U85 = {
-    1: (False, False, "u1"), 4: (True, False, "i1"), 5: (True, False, "i2"),
-    7: (True, False, "i4"), 8: (True, True, "i2"), 9: (True, True, "i4"),
-}  # fmt: skip
+    1: (False, False, "u1"),
+    4: (True, False, "i1"),
+    5: (True, False, "i2"),
+    7: (True, False, "i4"),
+    8: (True, True, "i2"),
+    9: (True, True, "i4"),
+}
 _SLOT_U55 = 256
 # Orders of the output axes by the transposition in OFM_PRECISION.
 _TRANSPOSED = {0: (0, 1, 2), 1: (1, 0, 2), 2: (0, 2, 1), 3: (1, 2, 0), 6: (2, 0, 1), 7: (2, 1, 0)}
@@ -84,9 +88,7 @@ class _Clamp:
 class OutputStage:
     """The settings of the output stage for one operation, ready to be applied to accumulators."""
 
-    def __init__(
-        self, state: State, scale: Scale | None, channels: ChannelScales | None = None
-    ) -> None:
+    def __init__(self, state: State, scale: Scale | None, channels: ChannelScales | None = None) -> None:
         """Read the settings.
 
         Args:
@@ -167,9 +169,7 @@ class OutputStage:
             values = accumulators.astype(np.int64)
             if self._bias is not None:
                 values = values + self._bias
-            values = arithmetic.rescale(
-                values, self._scale, self._shift, self._rounding, self._double
-            )
+            values = arithmetic.rescale(values, self._scale, self._shift, self._rounding, self._double)
             values = values + self.ofm.zero_point
         return self._limited(values)
 
@@ -194,10 +194,11 @@ class OutputStage:
         limits = self._limits
         if values.size and (int(values.min()) < limits.min or int(values.max()) > limits.max):
             self._state.remark(
-                "warning", "store-range",
+                "warning",
+                "store-range",
                 f"Results do not fit the {self.ofm.bits} bits of the OFM; what the hardware "
                 "stores then is not public.",
-            )  # fmt: skip
+            )
             if self.ofm.bits >= 32:
                 values = np.clip(values, limits.min, min(limits.max, (1 << 63) - 1))
         return values.astype(self.ofm.dtype)
@@ -228,10 +229,11 @@ class OutputStage:
             sums = sums + self._bias
         if ((sums >= limit) | (sums < -limit)).any():
             self._state.remark(
-                "warning", "accumulator-range",
+                "warning",
+                "accumulator-range",
                 f"A sum leaves the {bits} bits of the accumulators; what the hardware does then "
                 "is not public.",
-            )  # fmt: skip
+            )
 
     def store(self, results: _Array) -> None:
         """Write results of (samples, height, width, depth) to memory or to a chain buffer."""
@@ -304,9 +306,7 @@ class _Function:
             pairs = state.memory.table(start, 2048).view("<i2").reshape(512, 2)
             return _Table(pairs, signed=True, pairs=True, wide=ofm.bits == 32)
         if bits != 8:
-            raise ModeFault(
-                f"A table for {'signed' if signed else 'unsigned'} values of {bits} bits."
-            )
+            raise ModeFault(f"A table for {'signed' if signed else 'unsigned'} values of {bits} bits.")
         if ofm.bits == 32:
             return _Table(state.memory.table(start, 1024).view("<i4"), signed=signed, pairs=False)
         dtype = "i1" if ofm.signed else "u1"

@@ -180,14 +180,18 @@ def _position(state: State, axis: int) -> Integers:
     depth = (registers["IFM_DEPTH_M1"] & 0xFFFF) + 1
     size = (rows, kernel.width) if axis else (kernel.height, columns)
     values = state.tensor(ifm, (*size, depth))
-    state.remark(
-        "warning", "argmax", "Which of equal elements ARGMAX takes on the hardware is not public."
-    )
+    state.remark("warning", "argmax", "Which of equal elements ARGMAX takes on the hardware is not public.")
     return np.asarray(values.argmax(axis + 1, keepdims=True), np.int64)
 
 
 _POOLS_U55 = {_MAX: _largest, _AVERAGE: _average_u55, _REDUCE_SUM: _reduce_sum}
 _POOLS_U85 = {
-    _MAX: _largest, _AVERAGE: _average_u85, _REDUCE_SUM: _reduce_sum, _SUM: _sum,
-    _NONE: _nothing, _MIN: _smallest, _ARGMAX_X: _position_x, _ARGMAX_Y: _position_y,
-}  # fmt: skip
+    _MAX: _largest,
+    _AVERAGE: _average_u85,
+    _REDUCE_SUM: _reduce_sum,
+    _SUM: _sum,
+    _NONE: _nothing,
+    _MIN: _smallest,
+    _ARGMAX_X: _position_x,
+    _ARGMAX_Y: _position_y,
+}

@@ -22,15 +22,7 @@ from workbench.npu.memory import Access
 from workbench.npu.state import Options, WeightCache
 from workbench.pte import vela_stream
 from workbench.pte.description import program_bytes
-from workbench.pte.program import (
-    Call,
-    Delegate,
-    Method,
-    Value,
-    VectorTensor,
-    decode,
-    decode_named_data,
-)
+from workbench.pte.program import Call, Delegate, Method, Value, VectorTensor, decode, decode_named_data
 from workbench.pte.vela_stream import Port
 from workbench.pte.vela_tflite import MARK, decode_tflite
 
@@ -116,8 +108,7 @@ class Program:
         self.cases = cases
         weights = WeightCache()
         self.machines = tuple(
-            _machine(index, delegate, named or {}, weights)
-            for index, delegate in enumerate(method.delegates)
+            _machine(index, delegate, named or {}, weights) for index, delegate in enumerate(method.delegates)
         )
 
     def run(
@@ -151,10 +142,7 @@ class Program:
             return result
 
     def run_samples(
-        self,
-        samples: Sequence[Sequence[_Array]],
-        execute: Executed,
-        operators: CpuOperators | None = None,
+        self, samples: Sequence[Sequence[_Array]], execute: Executed, operators: CpuOperators | None = None
     ) -> list[Result]:
         """Compute the outputs of several samples; calls of one delegate are executed together.
 
@@ -186,9 +174,12 @@ class Program:
         return [results[number] for number in range(len(runs))]
 
     def _steps(
-        self, inputs: Sequence[_Array], options: Options, operators: CpuOperators | None,
+        self,
+        inputs: Sequence[_Array],
+        options: Options,
+        operators: CpuOperators | None,
         state: Mapping[int, _Array] | None = None,
-    ) -> Steps:  # fmt: skip
+    ) -> Steps:
         data = (self._constants, self._initial)
         run = _Run(self._method, data, self.machines, options, operators)
         return run.all(_checked(self.inputs, inputs), state or {})
@@ -252,9 +243,8 @@ class _Run:
                 self._perform(call, at - 1)
         outputs = tuple(np.asarray(self._value(index)) for index in self._method.outputs)
         return Result(
-            outputs, tuple(self._counters), tuple(self._findings), self._peak, self._accesses,
-            self._state(),
-        )  # fmt: skip
+            outputs, tuple(self._counters), tuple(self._findings), self._peak, self._accesses, self._state()
+        )
 
     def _state(self) -> dict[int, _Array]:
         """Return the mutable buffers: buffers that begin alike have one first content."""
@@ -285,9 +275,7 @@ class _Run:
             for index, value in zip(given, self._method.tensors(given), strict=True)
         ]
         outputs = yield DelegateCall(call.index, arrays)
-        for index, value, data in zip(
-            taken, self._method.tensors(taken), outputs.outputs, strict=True
-        ):
+        for index, value, data in zip(taken, self._method.tensors(taken), outputs.outputs, strict=True):
             self._write(index, _from_memory(data, value.dtype, value.shape, value.dim_order))
         self._counters += outputs.counters
         self._findings += outputs.findings
@@ -543,8 +531,7 @@ def _checked_one(number: int, tensor: Tensor, given: _Array) -> _Array:
         fits = given.size == int(np.prod(tensor.shape, dtype=np.int64))
     if not (both_float or same_width) or not fits:
         raise failure(
-            f"in{number} is {given.dtype} {given.shape}, the program takes {tensor.dtype} "
-            f"{tensor.shape}.",
+            f"in{number} is {given.dtype} {given.shape}, the program takes {tensor.dtype} {tensor.shape}.",
             where=Place(kind="option", id=f"in{number}"),
             code="npu-input",
         )
@@ -573,9 +560,7 @@ def _in_memory_order(values: Any, tensor: Value) -> _Array:
     return np.ascontiguousarray(array.transpose(_axes(tensor.dim_order, array.ndim)))
 
 
-def _from_memory(
-    data: _Array, dtype: str, shape: tuple[int, ...], order: tuple[int, ...]
-) -> _Array:
+def _from_memory(data: _Array, dtype: str, shape: tuple[int, ...], order: tuple[int, ...]) -> _Array:
     """Return a tensor from its bytes."""
     kind, axes = _dtype(dtype), _axes(order, len(shape))
     size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize if min(shape, default=1) >= 0 else -1

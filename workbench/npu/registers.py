@@ -22,9 +22,13 @@ TILES_2X2, TILES_3X1, CHAINED, NO_STORAGE = 0, 1, 2, 3
 
 _ROUNDINGS_U55 = (Rounding.DOUBLE, Rounding.TRUNCATE, Rounding.NATURAL)
 _ROUNDINGS_U85 = (
-    Rounding.DOUBLE, Rounding.NATURAL, Rounding.DOUBLE_ASYMMETRIC, Rounding.SYMMETRIC,
-    Rounding.TRUNCATE, Rounding.LOWER,
-)  # fmt: skip
+    Rounding.DOUBLE,
+    Rounding.NATURAL,
+    Rounding.DOUBLE_ASYMMETRIC,
+    Rounding.SYMMETRIC,
+    Rounding.TRUNCATE,
+    Rounding.LOWER,
+)
 _BRICKS = 1
 _DTYPES: dict[tuple[bool, int], np.dtype[np.integer[Any]]] = {
     (signed, bits): np.dtype(f"{'i' if signed else 'u'}{bits // 8}")
@@ -66,11 +70,16 @@ class Device:
 _DEVICES = (
     Device("ethos-u55", 32, ofm_ublock=4, table_is_shared=True),
     Device("ethos-u55", 64, table_is_shared=True),
-    Device("ethos-u55", 128), Device("ethos-u55", 256),
-    Device("ethos-u65", 256), Device("ethos-u65", 512, cores=2),
-    Device("ethos-u85", 128), Device("ethos-u85", 256), Device("ethos-u85", 512, cores=2),
-    Device("ethos-u85", 1024, cores=4), Device("ethos-u85", 2048, cores=4),
-)  # fmt: skip
+    Device("ethos-u55", 128),
+    Device("ethos-u55", 256),
+    Device("ethos-u65", 256),
+    Device("ethos-u65", 512, cores=2),
+    Device("ethos-u85", 128),
+    Device("ethos-u85", 256),
+    Device("ethos-u85", 512, cores=2),
+    Device("ethos-u85", 1024, cores=4),
+    Device("ethos-u85", 2048, cores=4),
+)
 
 
 def device(family: str, macs: int) -> Device:
@@ -290,9 +299,7 @@ class Registers:
         """
         mode = self[f"{side}_PRECISION"] >> 14 & 3
         if mode >= len(_ROUNDINGS_U55):
-            raise ModeFault(
-                f"{side}_PRECISION names the rounding mode {mode}, which does not exist."
-            )
+            raise ModeFault(f"{side}_PRECISION names the rounding mode {mode}, which does not exist.")
         return _ROUNDINGS_U55[mode]
 
     def operand_scale(self, side: Literal["IFM", "IFM2"]) -> Scale:

@@ -61,9 +61,9 @@ def resize(state: State, parameter: int) -> None:
     scale = registers.ofm_scale
     if scale.shift < _EXTRA_SHIFT:
         raise Fault("A resize has an output shift of less than 16.")
-    OutputStage(
-        state, Scale(1, scale.shift - _EXTRA_SHIFT, scale.rounding, scale.double_shift)
-    ).finish(resized)
+    OutputStage(state, Scale(1, scale.shift - _EXTRA_SHIFT, scale.rounding, scale.double_shift)).finish(
+        resized
+    )
 
 
 def _axis(registers: Registers, name: str, size: int, count: int) -> _Axis:
@@ -77,9 +77,7 @@ def _axis(registers: Registers, name: str, size: int, count: int) -> _Axis:
     part = at - first * parts
     last = size - 1
     nearest = np.where(2 * part >= parts, first + 1, first)
-    return _Axis(
-        np.clip(first, 0, last), np.clip(first + 1, 0, last), np.clip(nearest, 0, last), part, parts
-    )
+    return _Axis(np.clip(first, 0, last), np.clip(first + 1, 0, last), np.clip(nearest, 0, last), part, parts)
 
 
 def _bilinear(values: Integers, down: _Axis, across: _Axis) -> Integers:

@@ -146,16 +146,13 @@ class State:
         held = self.chains.get(source.region)
         if held is None or held.shape[1:] != shape:
             raise Fault(
-                f"Chain buffer {source.region} holds nothing of {shape} elements for the "
-                f"{source.side}."
+                f"Chain buffer {source.region} holds nothing of {shape} elements for the {source.side}."
             )
         return held
 
     def remark(self, severity: Severity, code: str, message: str) -> None:
         """Report something about the command that runs, once."""
         now = self.counters
-        finding = Finding(
-            severity, code, message, now.offset, now.command, now.module, self.delegate
-        )
+        finding = Finding(severity, code, message, now.offset, now.command, now.module, self.delegate)
         if finding not in self.findings[-8:]:
             self.findings.append(finding)

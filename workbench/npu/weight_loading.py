@@ -127,6 +127,4 @@ def _decoded(state: State, geometry: Geometry, streams: list[bytes], *, fast: bo
 
 def _demand_bits(present: int, wanted: int) -> None:
     if present < wanted:
-        raise WeightFault(
-            f"The weight stream has {present:,} weights, the operation needs {wanted:,}."
-        )
+        raise WeightFault(f"The weight stream has {present:,} weights, the operation needs {wanted:,}.")

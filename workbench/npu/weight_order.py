@@ -115,9 +115,7 @@ def microblock_depth(macs: int, microblock: int) -> int:
     try:
         return _MICROBLOCKS[macs][microblock]
     except KeyError:
-        raise ModeFault(
-            f"ACC_FORMAT names the microblock {microblock}, not one of this NPU."
-        ) from None
+        raise ModeFault(f"ACC_FORMAT names the microblock {microblock}, not one of this NPU.") from None
 
 
 @lru_cache(maxsize=8)
@@ -139,10 +137,7 @@ def order_u55(geometry: Geometry, stream: int) -> Places:
     for first in range(0, depth, step):
         block = min(step, depth - first)
         for ifm in _ifm_blocks_u55(geometry, together=len(windows) == 1):
-            parts += [
-                _block_u55(geometry, (first, block, depth, stream), ifm, window)
-                for window in windows
-            ]
+            parts += [_block_u55(geometry, (first, block, depth, stream), ifm, window) for window in windows]
     return np.concatenate(parts)
 
 
@@ -186,10 +181,14 @@ def _block_u55(
     # Axes, outermost first: IFM blocks, IFM (part kernel), OFM, kernel, IFM (depth first), OFM,
     # IFM.
     number, above, across, element, below, channel, lane = np.ix_(
-        np.arange(ifm[2]), np.arange(0, outer, unit), np.arange(0, block, geometry.ofm_ublock),
-        np.arange(elements), np.arange(0, inner, unit), np.arange(geometry.ofm_ublock),
+        np.arange(ifm[2]),
+        np.arange(0, outer, unit),
+        np.arange(0, block, geometry.ofm_ublock),
+        np.arange(elements),
+        np.arange(0, inner, unit),
+        np.arange(geometry.ofm_ublock),
         np.arange(unit),
-    )  # fmt: skip
+    )
     i = ifm[0] + number * ifm[1] + above + below + lane
     o = first + across + channel
     ky, kx = y + element // columns, x + element % columns
@@ -259,9 +258,7 @@ def _elements_u85(geometry: Geometry, window: tuple[int, int, int, int]) -> _Arr
     if not geometry.depthwise:
         return np.array(elements)
     gap = [_OUTSIDE] * _gap_u85(geometry)
-    groups = [
-        elements[at : at + geometry.rounding] + gap for at in range(0, filled, geometry.rounding)
-    ]
+    groups = [elements[at : at + geometry.rounding] + gap for at in range(0, filled, geometry.rounding)]
     return np.array([element for group in groups for element in group])
 
 
@@ -273,11 +270,7 @@ def _gap_u85(geometry: Geometry) -> int:
 
 
 def _block_u85(
-    geometry: Geometry,
-    ofm: tuple[int, int],
-    ifm: int,
-    elements: _Array,
-    lanes: tuple[_Array, _Array],
+    geometry: Geometry, ofm: tuple[int, int], ifm: int, elements: _Array, lanes: tuple[_Array, _Array]
 ) -> Iterator[Places]:
     first, block = ofm
     for above in range(first, first + block, geometry.ofm_ublock):
@@ -297,9 +290,7 @@ def woven_u85(geometry: Geometry) -> Places:
     size = geometry.ofm_ublock * geometry.ifm_ublock // geometry.streams
     size *= geometry.rounding if geometry.part_kernel else 1
     longest = max(len(order) for order in orders)
-    return np.concatenate(
-        [order[at : at + size] for at in range(0, longest, size) for order in orders]
-    )
+    return np.concatenate([order[at : at + size] for at in range(0, longest, size) for order in orders])
 
 
 def placed(stream: npt.NDArray[np.int16], places: Places, into: npt.NDArray[np.int16]) -> None:
@@ -309,9 +300,7 @@ def placed(stream: npt.NDArray[np.int16], places: Places, into: npt.NDArray[np.i
         Fault: the stream is too short or too long, or its filling is not zero.
     """
     if len(stream) != len(places):
-        raise WeightFault(
-            f"The weight stream has {len(stream):,} weights, {len(places):,} are expected."
-        )
+        raise WeightFault(f"The weight stream has {len(stream):,} weights, {len(places):,} are expected.")
     inside = places >= 0
     into[places[inside]] = stream[inside]
     if stream[~inside].any():

@@ -190,9 +190,7 @@ class _Header:
 
 def _slice(stream: _Stream, zdiv: int, palette: _Palette) -> tuple[Weights, _Palette]:
     if zdiv > _ZDIV_LARGEST and zdiv != _NO_RUNS:
-        raise WeightFault(
-            f"The weight stream has the divisor {zdiv} of zero runs, which does not exist."
-        )
+        raise WeightFault(f"The weight stream has the divisor {zdiv} of zero runs, which does not exist.")
     count, wdiv = stream.take(15) + 1, stream.take(3)
     if wdiv > _WDIV_LARGEST and wdiv != _RAW:
         raise WeightFault(f"The weight stream has the divisor {wdiv}, which does not exist.")
@@ -339,9 +337,7 @@ def _run_symbols(stream: _Stream, header: _Header, chunks: _Chunks) -> _Array:
     """Return the lengths of a slice's runs of zeros."""
     positions = np.arange(header.run_chunk)
     codes = np.array(chunks.run_unary, np.int64)[:, None] >> positions & 1
-    return _symbols(
-        stream, (codes, codes == 0), header.runs, header.run_divisor, chunks.run_remainders
-    )
+    return _symbols(stream, (codes, codes == 0), header.runs, header.run_divisor, chunks.run_remainders)
 
 
 def _symbols(

@@ -120,8 +120,7 @@ def columns_of(values: _Array, kernel: Kernel, columns: int, rows: slice) -> _Ar
     view = np.lib.stride_tricks.as_strided(
         values[:, first:],
         (samples, count, columns, kernel.height, kernel.width, depth),
-        (s, y * kernel.stride_y, x * kernel.stride_x, y * kernel.dilation_y,
-         x * kernel.dilation_x, c),
+        (s, y * kernel.stride_y, x * kernel.stride_x, y * kernel.dilation_y, x * kernel.dilation_x, c),
         writeable=False,
-    )  # fmt: skip
+    )
     return view.reshape(samples * count * columns, kernel.height * kernel.width * depth)

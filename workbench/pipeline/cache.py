@@ -180,9 +180,7 @@ class Cache:
         try:
             content = read_limited(self.folder(key) / MANIFEST_FILE, MAX_TEXT_BYTES)
             manifest = json.loads(content)
-            return {
-                str(n): {"bytes": e["bytes"], "sha256": e["sha256"]} for n, e in manifest.items()
-            }
+            return {str(n): {"bytes": e["bytes"], "sha256": e["sha256"]} for n, e in manifest.items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 

@@ -371,11 +371,7 @@ class _Setting:
 
 
 def _plan_stage(
-    stage: Stage,
-    reading: Reading,
-    done: Mapping[StageId, PlannedStage],
-    cache: Cache,
-    setting: _Setting,
+    stage: Stage, reading: Reading, done: Mapping[StageId, PlannedStage], cache: Cache, setting: _Setting
 ) -> PlannedStage:
     if stage.id not in setting.offered:
         return PlannedStage(stage.id, "", "unavailable", "Not available for this target.")

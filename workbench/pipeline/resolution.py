@@ -92,9 +92,8 @@ def resolve_graph(
 
 
 def problems(
-    project: Project, folder: Path, graph: GraphSnapshot | None,
-    prepared: PrepareResult | None = None,
-) -> list[Problem]:  # fmt: skip
+    project: Project, folder: Path, graph: GraphSnapshot | None, prepared: PrepareResult | None = None
+) -> list[Problem]:
     """Return all problems of a project, errors first.
 
     Args:
@@ -155,9 +154,13 @@ def rule_name(rule: Rule) -> str:
 
 
 def warnings(
-    project: Project, folder: Path, graph: GraphSnapshot | None, resolution: Resolution | None,
-    prepared: PrepareResult | None = None, named: Callable[[Rule], str] = rule_name,
-) -> Iterator[ErrorInfo]:  # fmt: skip
+    project: Project,
+    folder: Path,
+    graph: GraphSnapshot | None,
+    resolution: Resolution | None,
+    prepared: PrepareResult | None = None,
+    named: Callable[[Rule], str] = rule_name,
+) -> Iterator[ErrorInfo]:
     """Yield the warnings about a project, and the forecasts of its compiled program.
 
     Args:
@@ -175,8 +178,10 @@ def warnings(
             where=Place(kind="option", id="calibration"),
             code="calibration-missing",
         )
-    for option, source in (("calibration", project.calibration),
-                           ("evaluation.data", project.evaluation.data)):  # fmt: skip
+    for option, source in (
+        ("calibration", project.calibration),
+        ("evaluation.data", project.evaluation.data),
+    ):
         if source and source.preprocess is None and sources.is_folder(source.spec, folder):
             yield ErrorInfo(
                 message=f"{source.spec} is a folder of pictures without preprocess.",
@@ -200,9 +205,8 @@ def warnings(
 
 
 def _rule_warnings(
-    rules: Sequence[Rule], resolution: Resolution, graph: GraphSnapshot,
-    named: Callable[[Rule], str],
-) -> Iterator[ErrorInfo]:  # fmt: skip
+    rules: Sequence[Rule], resolution: Resolution, graph: GraphSnapshot, named: Callable[[Rule], str]
+) -> Iterator[ErrorInfo]:
     """Yield the rules that match nothing, and those that others override everywhere."""
     stronger: dict[str, set[str]] = {}
     for effective in [*resolution.modules.values(), *resolution.nodes.values()]:
@@ -235,9 +239,7 @@ def _rule_warnings(
             )
 
 
-def lost_ranges(
-    project: Project, exported: Collection[str], prepared: PrepareResult
-) -> Iterator[ErrorInfo]:
+def lost_ranges(project: Project, exported: Collection[str], prepared: PrepareResult) -> Iterator[ErrorInfo]:
     """Yield the pinned ranges and range methods whose tensor or module no longer exists.
 
     Args:
@@ -250,10 +252,8 @@ def lost_ranges(
     for fixed in project.ranges:
         if fixed.tensor not in exported and fixed.tensor not in nodes:
             yield ErrorInfo(
-                message=f"The fixed range of {fixed.tensor} has no effect: "
-                "the model has no such tensor.",
-                hint="The tensor was renamed or removed. Unpin its range or pin another tensor's "
-                "range.",
+                message=f"The fixed range of {fixed.tensor} has no effect: the model has no such tensor.",
+                hint="The tensor was renamed or removed. Unpin its range or pin another tensor's range.",
                 where=Place(kind="tensor", id=fixed.tensor),
                 code="fixed-range-lost",
             )
@@ -271,10 +271,7 @@ def lost_ranges(
 
 
 def whole_refusals(
-    project: Project,
-    graph: GraphSnapshot,
-    resolution: Resolution,
-    prepared: PrepareResult | None = None,
+    project: Project, graph: GraphSnapshot, resolution: Resolution, prepared: PrepareResult | None = None
 ) -> Iterator[ErrorInfo]:
     """Yield the operators for which the toolchain rejects the program, or compiles it wrongly.
 

@@ -44,8 +44,7 @@ def board_file(name: str, folder: Path) -> Path:
     if name not in known:
         raise failure(
             f"Unknown board {name!r}.",
-            f"Known: {', '.join(known)}. Your own boards are in {own_folder()} or beside "
-            "the project.",
+            f"Known: {', '.join(known)}. Your own boards are in {own_folder()} or beside the project.",
             Place(kind="option", id="board"),
             code="board-unknown",
         )

@@ -18,15 +18,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Form = Literal[
-    "safetensors", "index", "folder", "torchscript", "module", "pickle", "npz", "program",
-    "onnx", "tflite", "hdf5", "keras", "savedmodel", "gguf", "unknown",
-]  # fmt: skip
+    "safetensors",
+    "index",
+    "folder",
+    "torchscript",
+    "module",
+    "pickle",
+    "npz",
+    "program",
+    "onnx",
+    "tflite",
+    "hdf5",
+    "keras",
+    "savedmodel",
+    "gguf",
+    "unknown",
+]
 
 # Names in a folder that a model's library wrote, in the order in which they are looked for.
 _IN_FOLDERS = (
-    "model.safetensors", "model.safetensors.index.json", "diffusion_pytorch_model.safetensors",
-    "pytorch_model.bin", "pytorch_model.bin.index.json",
-)  # fmt: skip
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "diffusion_pytorch_model.safetensors",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
 _INDEX = ".index.json"
 _MODULE_FIELDS = {"_parameters", "_buffers", "_modules"}
 

@@ -210,23 +210,15 @@ _FORMATS: tuple[tuple[PresetId, str, FormatConfig], ...] = (
         "minifloat-8",
         "Minifloat E4M3, all codes finite",
         FormatConfig(
-            scheme="minifloat_ieee",
-            parameters={"width": 8, "exponent_width": 4, "exponent_bias": 7},
+            scheme="minifloat_ieee", parameters={"width": 8, "exponent_width": 4, "exponent_bias": 7}
         ),
     ),
     (
         "block-fp-8",
         "Block floating point, 16 elements share 8 bits",
-        FormatConfig(
-            scheme="block_fp",
-            parameters={"width": 8, "exponent_width": 8, "block_size": [1, 16]},
-        ),
+        FormatConfig(scheme="block_fp", parameters={"width": 8, "exponent_width": 8, "block_size": [1, 16]}),
     ),
-    (
-        "mxint-8",
-        "Microscaling integers, MXINT8",
-        FormatConfig(scheme="mxint", parameters={"width": 8}),
-    ),
+    ("mxint-8", "Microscaling integers, MXINT8", FormatConfig(scheme="mxint", parameters={"width": 8})),
     (
         "mxfp-8",
         "Microscaling floats, MXFP8 E4M3",
@@ -272,12 +264,7 @@ PRESETS: tuple[Preset, ...] = (
         config=QuantConfig(activation=Activation(dtype="uint8")),
         io_only=True,
     ),
-    Preset(
-        id="float",
-        title="Float",
-        description="not quantized: stays in float32 on the CPU",
-        config=None,
-    ),
+    Preset(id="float", title="Float", description="not quantized: stays in float32 on the CPU", config=None),
     Preset(
         id="cpu",
         title="Off the NPU",
@@ -288,15 +275,10 @@ PRESETS: tuple[Preset, ...] = (
     Preset(
         id="int8-dyn",
         title="8-bit, dynamic ranges",
-        description=(
-            "int8 weights with one scale; int8 activations with a range computed at every call"
-        ),
+        description=("int8 weights with one scale; int8 activations with a range computed at every call"),
         config=DynamicConfig(),
     ),
-    *(
-        Preset(id=name, title=title, description=title, config=config)
-        for name, title, config in _FORMATS
-    ),
+    *(Preset(id=name, title=title, description=title, config=config) for name, title, config in _FORMATS),
 )
 PRESETS_BY_ID: Mapping[str, Preset] = {preset.id: preset for preset in PRESETS}
 
@@ -366,9 +348,7 @@ def without_origins(raw: dict[str, Any]) -> dict[str, Any]:
     return {**raw, "ranges": kept, "range_methods": [*methods, *taken]}
 
 
-ImproverId = Literal[
-    "equalize", "smooth", "scales", "clips", "gptq", "rounding", "bias", "norms"
-]  # fmt: skip
+ImproverId = Literal["equalize", "smooth", "scales", "clips", "gptq", "rounding", "bias", "norms"]
 # Calibration samples that improvers by layer need at least.
 FEWEST_SAMPLES = 8
 

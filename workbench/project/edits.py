@@ -38,9 +38,16 @@ if TYPE_CHECKING:
 
 # From general to specific, inputs and outputs last: later calls override earlier ones.
 _ORDER: tuple[RuleKind, ...] = (
-    "global", "module_type", "module_name", "node_target", "pattern", "finder", "node_name",
-    "quantizer", "io",
-)  # fmt: skip
+    "global",
+    "module_type",
+    "module_name",
+    "node_target",
+    "pattern",
+    "finder",
+    "node_name",
+    "quantizer",
+    "io",
+)
 
 
 def revise(project: Project, **changes: Any) -> Project:
@@ -74,10 +81,7 @@ def find_rule(project: Project, rule_id: str) -> Rule:
             return rule
     known = ", ".join(rule.id for rule in project.rules) or "none"
     raise failure(
-        f"No rule {rule_id}.",
-        f"Rules: {known}.",
-        Place(kind="rule", id=rule_id),
-        code="rule-unknown",
+        f"No rule {rule_id}.", f"Rules: {known}.", Place(kind="rule", id=rule_id), code="rule-unknown"
     )
 
 
@@ -102,9 +106,7 @@ def assign(project: Project, kind: RuleKind, match: str, config: str | Config) -
     return revise(project, rules=(*project.rules[:at], new, *project.rules[at:]))
 
 
-def assign_many(
-    project: Project, kind: RuleKind, matches: list[str], config: str | Config
-) -> Project:
+def assign_many(project: Project, kind: RuleKind, matches: list[str], config: str | Config) -> Project:
     """Return the project in which each of several matches gets ``config``."""
     for match in matches:
         project = assign(project, kind, match, config)
@@ -128,18 +130,14 @@ def move_rule(project: Project, rule_id: str, position: int) -> Project:
 def match_rule(project: Project, rule_id: str, match: str) -> Project:
     """Return the project in which one rule is for another match; its strength is kept."""
     find_rule(project, rule_id)
-    rules = tuple(
-        r.model_copy(update={"match": match}) if r.id == rule_id else r for r in project.rules
-    )
+    rules = tuple(r.model_copy(update={"match": match}) if r.id == rule_id else r for r in project.rules)
     return revise(project, rules=rules)
 
 
 def enable_rule(project: Project, rule_id: str, *, enabled: bool) -> Project:
     """Return the project with one rule enabled or disabled."""
     find_rule(project, rule_id)
-    rules = tuple(
-        r.model_copy(update={"enabled": enabled}) if r.id == rule_id else r for r in project.rules
-    )
+    rules = tuple(r.model_copy(update={"enabled": enabled}) if r.id == rule_id else r for r in project.rules)
     return revise(project, rules=rules)
 
 

@@ -45,12 +45,13 @@ FIGURES: Mapping[str, str] = {
     "pte_bytes": "size of the program [bytes]",
 }
 # The figures that the second answer, the accuracy, follows from.
-ACCURACY_FIGURES = frozenset(
-    {"top1_loss", "metric_loss", "float_sqnr", "part_sqnr", "float_argmax"}
-)
+ACCURACY_FIGURES = frozenset({"top1_loss", "metric_loss", "float_sqnr", "part_sqnr", "float_argmax"})
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
-    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le,
-}  # fmt: skip
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
 # What a value must satisfy for a condition not to apply.
 _LIMITS = {">": "<=", ">=": "<", "<": ">=", "<=": ">"}
 _NUMBER = r"[0-9.]+(?:e[-+]?[0-9]+)?"

@@ -58,7 +58,6 @@ def show_query(project: Project, text: str, *, shown: bool) -> Project:
     """Return the project with a saved search shown as a colour or hidden."""
     notes = project.graph
     changed = tuple(
-        query.model_copy(update={"shown": shown}) if query.text == text else query
-        for query in notes.queries
+        query.model_copy(update={"shown": shown}) if query.text == text else query for query in notes.queries
     )
     return _noted(project, notes.model_copy(update={"queries": changed}))

@@ -31,9 +31,8 @@ PROJECT_VERSION = 10
 PROJECT_SUFFIX = ".qwb"
 
 RuleKind = Literal[
-    "global", "module_type", "module_name", "node_target", "node_name", "pattern", "io",
-    "finder", "quantizer",
-]  # fmt: skip
+    "global", "module_type", "module_name", "node_target", "node_name", "pattern", "io", "finder", "quantizer"
+]
 
 RULE_CALLS: dict[RuleKind, str] = {
     "global": "set_global",

@@ -42,10 +42,7 @@ def _locations(path: Path, state: tuple[int, ...]) -> tuple[str, ...]:
     """Return the locations of external data; every plan asks."""
     del state
     try:
-        with (
-            open_regular(path) as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
+        with open_regular(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return tuple(sorted(set(_all_locations(data))))
     except (OSError, ValueError, UnicodeDecodeError):
         return ()

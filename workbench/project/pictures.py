@@ -133,9 +133,7 @@ def picture_size(file: Path) -> tuple[int, int]:
         raise _unreadable(file) from error
 
 
-def read_mask(
-    file: Path, settings: Preprocess | None, size: tuple[int, int]
-) -> np.ndarray[Any, Any]:
+def read_mask(file: Path, settings: Preprocess | None, size: tuple[int, int]) -> np.ndarray[Any, Any]:
     """Return the classes that a picture's pixels are, as the model sees the picture [H, W] (uint8).
 
     Args:
@@ -190,9 +188,7 @@ def _sized(image: Image, settings: Preprocess) -> Image:
     from PIL import Image as pictures
 
     place = placement((image.width, image.height), settings)
-    resized = image.resize(
-        (place.width, place.height), pictures.Resampling[settings.filter.upper()]
-    )
+    resized = image.resize((place.width, place.height), pictures.Resampling[settings.filter.upper()])
     height, width = settings.shown
     if settings.letterbox is not None:
         border = pictures.new(image.mode, (width, height), (settings.letterbox,) * len(image.mode))

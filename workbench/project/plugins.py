@@ -94,10 +94,7 @@ def items_of(plugin: str, folder: Path) -> tuple[PluginItem, ...]:
     if isinstance(items, str):
         message = f"The plug-in {Path(plugin).name} cannot be read: {items}"
         raise failure(
-            message,
-            "The guide describes the contents of a plug-in.",
-            where,
-            code="plugin-unreadable",
+            message, "The guide describes the contents of a plug-in.", where, code="plugin-unreadable"
         )
     return tuple(PluginItem(role, f"{plugin}:{name}", title) for role, name, title in items)
 

@@ -32,9 +32,14 @@ def _switch(text: str) -> bool:
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
-    "size": _size, "crop": _size, "letterbox": int, "mean": _numbers, "std": _numbers,
-    "scale": float, "fold": _switch,
-}  # fmt: skip
+    "size": _size,
+    "crop": _size,
+    "letterbox": int,
+    "mean": _numbers,
+    "std": _numbers,
+    "scale": float,
+    "fold": _switch,
+}
 _NAMES = tuple(Preprocess.model_fields)
 
 

@@ -112,9 +112,7 @@ class Code:
     def files(self) -> tuple[Path, ...]:
         """Every file that is asked about, those that the project names first."""
         named = [file for use in self.uses for file in use.files]
-        below = [
-            f.path / name for f in self.folders if str(f.path) in self.places for name in f.files
-        ]
+        below = [f.path / name for f in self.folders if str(f.path) in self.places for name in f.files]
         return tuple(dict.fromkeys([*named, *below]))
 
 
@@ -187,9 +185,7 @@ def read_folder(root: Path, named: list[Path] | None = None) -> CodeFolder:
     names = _names_below(root)
     if names is not None and (code := _read_files(root, names)) is not None:
         return code
-    closure = {
-        file for path in named or () for file in sources.files_of(sources.Reference("file", path))
-    }
+    closure = {file for path in named or () for file in sources.files_of(sources.Reference("file", path))}
     names = sorted(f.relative_to(root).as_posix() for f in closure if f.is_relative_to(root))
     code = _read_files(root, names)
     if code is None:

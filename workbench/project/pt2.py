@@ -34,11 +34,7 @@ SAMPLE_INPUTS = "data/sample_inputs/model.pt"
 WEIGHTS_CONFIG = "data/weights/model_weights_config.json"
 CONSTANTS_CONFIG = "data/constants/model_constants_config.json"
 
-_PLAIN = {
-    "archive_format": {b"pt2"},
-    "archive_version": {b"0"},
-    "byteorder": {b"little"},
-}
+_PLAIN = {"archive_format": {b"pt2"}, "archive_version": {b"0"}, "byteorder": {b"little"}}
 _UNREAD = re.compile(r"version|\.data/version|\.data/serialization_id|\.format_version")
 _PAYLOAD = re.compile(r"data/(weights/weight|constants/tensor)_\d{1,6}")
 _SCHEMA_MAJOR = 8
@@ -53,9 +49,28 @@ _SMALL_TENSOR_BYTES = 1 << 20
 _HEADER, _END, _END_BYTES = b"PK\x03\x04", b"PK\x05\x06", 22
 # Bytes per element of torch's scalar types, by number (``ScalarType`` of the schema).
 _ITEM_BYTES = {
-    1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 2, 7: 4, 8: 8, 9: 4, 10: 8, 11: 16, 12: 1, 13: 2, 28: 2,
-    29: 1, 30: 1, 31: 1, 32: 1, 33: 1, 34: 4, 35: 8,
-}  # fmt: skip
+    1: 1,
+    2: 1,
+    3: 2,
+    4: 4,
+    5: 8,
+    6: 2,
+    7: 4,
+    8: 8,
+    9: 4,
+    10: 8,
+    11: 16,
+    12: 1,
+    13: 2,
+    28: 2,
+    29: 1,
+    30: 1,
+    31: 1,
+    32: 1,
+    33: 1,
+    34: 4,
+    35: 8,
+}
 
 _TARGET = re.compile(
     r"torch\.ops\.(aten|prims|quantized_decomposed)\.[a-zA-Z_]\w*\.\w+|"
@@ -79,9 +94,7 @@ _FUNCTIONS = words(
     "StrictGreaterThan StrictLessThan"
 )
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr)
-_SOURCE_FN = re.compile(
-    r"[\w.]+,torch\.(nn\.functional|nn\.modules\.[a-z]\w*|_C\._nn|)\.?[a-zA-Z]\w*"
-)
+_SOURCE_FN = re.compile(r"[\w.]+,torch\.(nn\.functional|nn\.modules\.[a-z]\w*|_C\._nn|)\.?[a-zA-Z]\w*")
 _CONTAINERS = {"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"}
 _OPCODES = words(
     "PROTO EMPTY_TUPLE GLOBAL BINPUT LONG_BINPUT BINGET LONG_BINGET MARK TUPLE TUPLE1 TUPLE2 "
@@ -100,9 +113,20 @@ _INNER = re.compile(
 
 # What Python raises for a description that has another structure than a checked one.
 _MALFORMED = (
-    ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, IndexError,
-    NotImplementedError, RuntimeError, EOFError, zlib.error, struct.error, zipfile.BadZipFile,
-)  # fmt: skip
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+    IndexError,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    zlib.error,
+    struct.error,
+    zipfile.BadZipFile,
+)
 
 
 class UnreadableArchiveError(Exception):
@@ -156,14 +180,7 @@ def _read(file: Any, *, with_weights: bool) -> SafeProgram:
                 for name in sizes
                 if with_weights or not _PAYLOAD.fullmatch(name)
             }
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        OSError,
-        struct.error,
-        OverflowError,
-    ) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, struct.error, OverflowError) as error:
         raise UnreadableArchiveError(str(error)) from error
     except (ValueError, NotImplementedError, RuntimeError, KeyError, IndexError) as error:
         raise DoubtfulArchiveError("is not written by torch.export.save") from error
@@ -273,9 +290,10 @@ def _check_record(value: Any, kind: str) -> None:
         if len(value) != 1:
             raise DoubtfulArchiveError(f"contains an ambiguous {kind}")
     elif lacking := [
-        key for key, sort in fields.items()
+        key
+        for key, sort in fields.items()
         if key not in value and not sort.startswith("?") and key not in OPTIONAL
-    ]:  # fmt: skip
+    ]:
         raise DoubtfulArchiveError(f"lacks the field {lacking[0]} of {kind}")
     for key, item in value.items():
         _check(item, fields[key])
@@ -298,9 +316,7 @@ def _check_value(value: Any, kind: str) -> None:
 
 
 def _is_name(value: Any) -> bool:
-    return bool(re.fullmatch(r"[A-Za-z_]\w{0,500}", value, re.ASCII)) and not keyword.iskeyword(
-        value
-    )
+    return bool(re.fullmatch(r"[A-Za-z_]\w{0,500}", value, re.ASCII)) and not keyword.iskeyword(value)
 
 
 def _is_path(value: Any) -> bool:
@@ -375,9 +391,7 @@ def _is_treespec(text: Any, *, of_inputs: bool) -> bool:
                 return False
             continue
         keys = _json(context.encode())
-        if kind not in _CONTAINERS or not (
-            keys is None or all(type(key) in {str, int} for key in keys)
-        ):
+        if kind not in _CONTAINERS or not (keys is None or all(type(key) in {str, int} for key in keys)):
             return False
         for key in keys or ():
             if isinstance(key, str) and not (_is_name(key) if of_inputs else key.isprintable()):
@@ -425,11 +439,7 @@ def _clean(program: dict[str, Any]) -> None:
 
 
 def _plain_metadata(metadata: dict[str, str]) -> dict[str, str]:
-    kept = {
-        key: metadata[key]
-        for key in ("stack_trace", "nn_module_stack", "torch_fn")
-        if metadata.get(key)
-    }
+    kept = {key: metadata[key] for key in ("stack_trace", "nn_module_stack", "torch_fn") if metadata.get(key)}
     functions = metadata.get("source_fn_stack", "")
     if functions and all(_SOURCE_FN.fullmatch(item) for item in functions.split(";")):
         kept["source_fn_stack"] = functions

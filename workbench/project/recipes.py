@@ -80,9 +80,10 @@ class Recipe:
         """
         chosen = []
         for name, given, offered in (
-            ("mode", mode, self.modes), ("scope", scope, self.scopes),
+            ("mode", mode, self.modes),
+            ("scope", scope, self.scopes),
             ("caches", caches, self.caches),
-        ):  # fmt: skip
+        ):
             if given and given not in offered:
                 known = f"Available: {', '.join(offered)}." if offered else "It has none."
                 raise failure(
@@ -121,9 +122,8 @@ def _recipe(name: str, row: dict[str, Any]) -> Recipe:
 
 
 def begin(
-    recipe: Recipe, path: Path, *, overwrite: bool = False, mode: str = "", scope: str = "",
-    caches: str = "",
-) -> Project:  # fmt: skip
+    recipe: Recipe, path: Path, *, overwrite: bool = False, mode: str = "", scope: str = "", caches: str = ""
+) -> Project:
     """Write a project with its files, and return it.
 
     Args:
@@ -176,11 +176,7 @@ def begin(
 
 
 def _evaluation(recipe: Recipe, code: Path, data: DataSource | None) -> Evaluation:
-    named = {
-        field: f"{code.name}:{name}"
-        for field, name in recipe.evaluation.items()
-        if field != "metric"
-    }
+    named = {field: f"{code.name}:{name}" for field, name in recipe.evaluation.items() if field != "metric"}
     if "data" in named:
         data = DataSource(spec=named.pop("data"))
     metric = recipe.evaluation.get("metric")

@@ -174,9 +174,11 @@ def module_chains(modules: Sequence[ModuleRef]) -> dict[str, tuple[ModuleRef, ..
 
 
 def resolve(
-    project: Project, modules: Sequence[ModuleRef], nodes: Sequence[NodeRef] = (),
+    project: Project,
+    modules: Sequence[ModuleRef],
+    nodes: Sequence[NodeRef] = (),
     taken: Mapping[str, str] | None = None,
-) -> Resolution:  # fmt: skip
+) -> Resolution:
     """Return the effective config of every module and node.
 
     Args:
@@ -195,8 +197,7 @@ def resolve(
         takers.setdefault(owner, set()).add(taken.get(node.id, ""))
     by_module = {
         path: tally.decide(
-            [r for r in ordered if matches_module(r, chain) or takers.get(path) == {r.id}],
-            _OF_MODULES,
+            [r for r in ordered if matches_module(r, chain) or takers.get(path) == {r.id}], _OF_MODULES
         )
         for path, chain in module_chains(modules).items()
     }

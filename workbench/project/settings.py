@@ -39,9 +39,15 @@ _NO_SETTINGS = frozenset(
 # What a group is when it is given as one text: the field that the text becomes.
 _MAIN_FIELDS = {"ModelSource": "spec", "DataSource": "spec", "TargetChoice": "id"}
 SWITCH_WORDS: dict[str, bool] = {
-    "true": True, "on": True, "yes": True, "1": True,
-    "false": False, "off": False, "no": False, "0": False,
-}  # fmt: skip
+    "true": True,
+    "on": True,
+    "yes": True,
+    "1": True,
+    "false": False,
+    "off": False,
+    "no": False,
+    "0": False,
+}
 _NULL = frozenset({"none", "null"})
 
 
@@ -194,9 +200,7 @@ def described(kind: Any) -> str:
             numbers = {int: f"whole numbers, {sized}", float: "numbers, as 0.5/0.5/0.5"}
             rows = {int: "shapes, as 1x3x224x224,1x10", float: "numbers of each output, as 64/1"}
             row = _bare(inner) if get_origin(inner) is tuple else None
-            words.append(
-                rows[get_args(row)[0]] if row else numbers.get(inner, "names, separated by commas")
-            )
+            words.append(rows[get_args(row)[0]] if row else numbers.get(inner, "names, separated by commas"))
         elif choice is not type(None):
             words.append(names.get(choice, str(choice)))
     return " or ".join(words)
@@ -262,8 +266,5 @@ def _unknown(key: str, known: list[str]) -> WorkbenchError:
 
 def _invalid(key: str, value: Any, hint: str) -> WorkbenchError:
     return failure(
-        f"{value!r} is not a value of {key}.",
-        hint,
-        Place(kind="option", id=key),
-        code="setting-invalid",
+        f"{value!r} is not a value of {key}.", hint, Place(kind="option", id=key), code="setting-invalid"
     )

@@ -33,18 +33,7 @@ ONNX_SUFFIX = ".onnx"
 MODEL_SUFFIXES = (".pt2", ONNX_SUFFIX)
 # The labels of pictures that lie in one folder for each class.
 LABELS_OF_FOLDERS = "folders"
-PICTURE_SUFFIXES = (
-    ".png",
-    ".jpg",
-    ".jpeg",
-    ".bmp",
-    ".gif",
-    ".tif",
-    ".tiff",
-    ".webp",
-    ".ppm",
-    ".pgm",
-)
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm")
 # Texts of YOLO, one for each picture, and masks.
 LABEL_SUFFIXES = (".txt", ".png")
 _SUFFIXES = {"pictures": PICTURE_SUFFIXES, "labels": LABEL_SUFFIXES}
@@ -61,9 +50,7 @@ _MAX_PARSED_BYTES = 4 << 20
 class Reference:
     """A parsed reference: its kind, location and attribute name."""
 
-    kind: Literal[
-        "program", "onnx", "file", "package", "array", "pictures", "labels", "text", "weights"
-    ]
+    kind: Literal["program", "onnx", "file", "package", "array", "pictures", "labels", "text", "weights"]
     path: Path | None
     module: str = ""
     attribute: str = ""
@@ -90,9 +77,7 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
         return Reference("file", absolute(folder, head), "", attribute)
     if all(part.isidentifier() for part in head.split(".")):
         return Reference("package", _package_file(head, folder), head, attribute)
-    raise failure(
-        f"{head!r} is neither a .py file nor a module name.", where=where, code="callable-invalid"
-    )
+    raise failure(f"{head!r} is neither a .py file nor a module name.", where=where, code="callable-invalid")
 
 
 def model_reference(spec: str, folder: Path) -> Reference:

@@ -78,9 +78,17 @@ def _from_9(raw: Raw) -> Raw:
 
 
 MIGRATIONS: dict[int, Callable[[Raw], Raw]] = {
-    0: _from_0, 1: _from_1, 2: _from_2, 3: _from_3, 4: _from_4, 5: _from_5, 6: _from_6,
-    7: _from_7, 8: _from_8, 9: _from_9,
-}  # fmt: skip
+    0: _from_0,
+    1: _from_1,
+    2: _from_2,
+    3: _from_3,
+    4: _from_4,
+    5: _from_5,
+    6: _from_6,
+    7: _from_7,
+    8: _from_8,
+    9: _from_9,
+}
 
 
 def migrate(raw: Raw) -> Raw:
@@ -243,14 +251,10 @@ def _read(path: Path) -> bytes:
     place = Place(kind="file", id=str(path))
     try:
         if os.path.isdir(path):
-            raise failure(
-                "This is a folder, not a project file.", where=place, code="project-is-folder"
-            )
+            raise failure("This is a folder, not a project file.", where=place, code="project-is-folder")
         data = read_limited(path, MAX_BYTES)
     except FileNotFoundError:
-        raise failure(
-            "The project file does not exist.", where=place, code="project-missing"
-        ) from None
+        raise failure("The project file does not exist.", where=place, code="project-missing") from None
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise failure(
@@ -268,19 +272,13 @@ def _read(path: Path) -> bytes:
 def _decode(text: bytes, place: Place) -> dict[str, Any]:
     if not text.strip():
         raise failure(
-            "The project file is empty.",
-            "Restore it from version control.",
-            place,
-            code="project-empty",
+            "The project file is empty.", "Restore it from version control.", place, code="project-empty"
         )
     try:
         raw = json.loads(text.decode())
     except (UnicodeDecodeError, RecursionError):
         raise failure(
-            "The file is not JSON text.",
-            "Check that it is a project file.",
-            place,
-            code="project-not-json",
+            "The file is not JSON text.", "Check that it is a project file.", place, code="project-not-json"
         ) from None
     except json.JSONDecodeError as error:
         raise failure(
@@ -345,9 +343,7 @@ def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
         where = Place(kind="option", id=f"rules[{index}]")
         if rule.id in seen:
             yield ErrorInfo(
-                message=f"The rule id {rule.id} is used twice.",
-                where=where,
-                code="rule-id-duplicate",
+                message=f"The rule id {rule.id} is used twice.", where=where, code="rule-id-duplicate"
             )
         seen.add(rule.id)
         named = rule.config if isinstance(rule.config, str) else None

@@ -80,8 +80,7 @@ class TrustStore:
         """Return whether the code may run: there is none, or exactly this was allowed before."""
         granted = self.granted()
         return all(
-            entry in granted and granted[entry].digest == digest
-            for entry, digest in code.places.items()
+            entry in granted and granted[entry].digest == digest for entry, digest in code.places.items()
         )
 
     def grant(self, code: Code, description: str) -> None:

@@ -279,9 +279,7 @@ def memory_of(method: Method) -> Memory:
         WorkbenchError: a delegate is damaged.
     """
     structures = (
-        _BYTES_FIXED
-        + _BYTES_PER_VALUE * len(method.values)
-        + _BYTES_PER_INSTRUCTION * len(method.calls)
+        _BYTES_FIXED + _BYTES_PER_VALUE * len(method.values) + _BYTES_PER_INSTRUCTION * len(method.calls)
     )
     scratch = [
         vela_stream.scratch_bytes(vela_stream.blocks(delegate.data))
@@ -302,9 +300,7 @@ def _rounded(size: int, to: int = 1024) -> int:
 def _tensor(value: Value) -> dict[str, Any]:
     if value.kind != "tensor":
         return {"type": value.kind}
-    fields: dict[str, Any] = {
-        "type": "tensor", "dtype": value.dtype, "shape": list(value.shape)
-    }  # fmt: skip
+    fields: dict[str, Any] = {"type": "tensor", "dtype": value.dtype, "shape": list(value.shape)}
     axes = list(value.dim_order)
     # Included only if meaningful and not the default, such as channels last.
     if axes != sorted(axes) and sorted(axes) == list(range(len(value.shape))):

@@ -20,23 +20,56 @@ _HEADER_MARK, _HEADER = b"eh00", struct.Struct("<4sIQQQ")
 NAMED_MARK, _NAMED_HEADER = b"FT01", struct.Struct("<4sIQQQQ")
 _TENSOR = 5
 DTYPES = {
-    0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32",
-    7: "float64", 9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16",
-    27: "uint16", 28: "uint32", 29: "uint64",
-}  # fmt: skip
+    0: "uint8",
+    1: "int8",
+    2: "int16",
+    3: "int32",
+    4: "int64",
+    5: "float16",
+    6: "float32",
+    7: "float64",
+    9: "complex64",
+    10: "complex128",
+    11: "bool",
+    15: "bfloat16",
+    27: "uint16",
+    28: "uint32",
+    29: "uint64",
+}
 _ITEM_BYTES = {
-    "uint8": 1, "int8": 1, "bool": 1, "int16": 2, "float16": 2, "bfloat16": 2, "uint16": 2,
-    "int32": 4, "float32": 4, "uint32": 4, "int64": 8, "float64": 8, "uint64": 8,
-    "complex64": 8, "complex128": 16,
-}  # fmt: skip
+    "uint8": 1,
+    "int8": 1,
+    "bool": 1,
+    "int16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "float32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "float64": 8,
+    "uint64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
 # Bytes of segments that all parts take together, at least, and as times of the file.
 _SHARED_AT_LEAST, _SHARED_TIMES = 1 << 20, 4
 # Larger than any memory; thousands of them still fit 64 bits.
 _MOST_BYTES = 2**48
 _VALUE_KINDS = {
-    1: "none", 2: "int", 3: "bool", 4: "float", 5: "tensor", 6: "text", 7: "list of int",
-    8: "list of float", 9: "list of bool", 10: "list of tensors", 11: "list of tensors",
-}  # fmt: skip
+    1: "none",
+    2: "int",
+    3: "bool",
+    4: "float",
+    5: "tensor",
+    6: "text",
+    7: "list of int",
+    8: "list of float",
+    9: "list of bool",
+    10: "list of tensors",
+    11: "list of tensors",
+}
 _CALLS = {1: "kernel", 2: "delegate", 3: "move", 4: "jump", 5: "free"}
 
 
@@ -338,9 +371,7 @@ def _value(table: Table) -> Value:
         dim_order=content.numbers(3, "B"),
         constant=content.whole(5, "I"),
         memory_id=-1 if allocation is None else allocation.whole(0, "I"),
-        offset=0
-        if allocation is None
-        else allocation.whole(1, "I") | allocation.whole(2, "I") << 32,
+        offset=0 if allocation is None else allocation.whole(1, "I") | allocation.whole(2, "I") << 32,
     )
 
 

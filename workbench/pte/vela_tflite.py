@@ -23,17 +23,45 @@ MARK = b"TFL3"
 _CUSTOM, _OPERATOR = 32, "ethos-u"
 _FIRST_TENSOR = 4
 _DTYPES = {
-    0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 6: "bool", 7: "int16",
-    9: "int8", 10: "float64", 15: "uint32", 16: "uint16",
-}  # fmt: skip
+    0: "float32",
+    1: "float16",
+    2: "int32",
+    3: "uint8",
+    4: "int64",
+    6: "bool",
+    7: "int16",
+    9: "int8",
+    10: "float64",
+    15: "uint32",
+    16: "uint16",
+}
 # Operators that Vela often leaves to the CPU; others are shown by their number.
 _NAMES = {
-    0: "ADD", 3: "CONV_2D", 4: "DEPTHWISE_CONV_2D", 6: "DEQUANTIZE", 9: "FULLY_CONNECTED",
-    14: "LOGISTIC", 18: "MUL", 22: "RESHAPE", 25: "SOFTMAX", 28: "TANH", 34: "PAD", 36: "GATHER",
-    39: "TRANSPOSE", 40: "MEAN", 44: "UNIDIRECTIONAL_SEQUENCE_LSTM", 47: "EXP", 53: "CAST",
-    56: "ARG_MAX", 65: "SLICE", 74: "SUM", 114: "QUANTIZE", 118: "IF", 119: "WHILE",
+    0: "ADD",
+    3: "CONV_2D",
+    4: "DEPTHWISE_CONV_2D",
+    6: "DEQUANTIZE",
+    9: "FULLY_CONNECTED",
+    14: "LOGISTIC",
+    18: "MUL",
+    22: "RESHAPE",
+    25: "SOFTMAX",
+    28: "TANH",
+    34: "PAD",
+    36: "GATHER",
+    39: "TRANSPOSE",
+    40: "MEAN",
+    44: "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    47: "EXP",
+    53: "CAST",
+    56: "ARG_MAX",
+    65: "SLICE",
+    74: "SUM",
+    114: "QUANTIZE",
+    118: "IF",
+    119: "WHILE",
     126: "BATCH_MATMUL",
-}  # fmt: skip
+}
 _ARENA = 1
 _ALLOCATION = "OfflineMemoryAllocation"
 _NO_OFFSET = -1
@@ -67,8 +95,7 @@ def decode_tflite(data: bytes | memoryview) -> Program:
     """
     root = Data(memoryview(data)).root()
     model = _Model(
-        tuple(table.bytes(0) for table in root.tables(4)),
-        tuple(_name(table) for table in root.tables(1)),
+        tuple(table.bytes(0) for table in root.tables(4)), tuple(_name(table) for table in root.tables(1))
     )
     if _OPERATOR not in model.operators:
         raise failure(
@@ -79,8 +106,7 @@ def decode_tflite(data: bytes | memoryview) -> Program:
         )
     offsets = _offsets(root, model)
     methods = tuple(
-        _method(graph, model, offsets if index == 0 else ())
-        for index, graph in enumerate(root.tables(2))
+        _method(graph, model, offsets if index == 0 else ()) for index, graph in enumerate(root.tables(2))
     )
     constants = tuple(len(buffer) for buffer in model.buffers)
     return Program(root.whole(0, "I"), methods, constants, {}, 0, constant_data=model.buffers)
@@ -157,18 +183,14 @@ def _method(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Method:
     )
 
 
-def _delegate(
-    tensors: list[_Tensor], ins: tuple[int, ...], outs: tuple[int, ...], model: _Model
-) -> Delegate:
+def _delegate(tensors: list[_Tensor], ins: tuple[int, ...], outs: tuple[int, ...], model: _Model) -> Delegate:
     if len(ins) < _FIRST_TENSOR or any(not 0 <= i < len(tensors) for i in (*ins, *outs)):
         raise damaged("an operator ethos-u lacks its commands or memories")
     commands, constants, scratch = (tensors[index] for index in ins[:3])
 
     def ports(indices: tuple[int, ...]) -> list[Port]:
         values = [tensors[index].value for index in indices]
-        return [
-            Port(v.shape, v.bytes // max(math.prod(v.shape), 1), v.offset, _ARENA) for v in values
-        ]
+        return [Port(v.shape, v.bytes // max(math.prod(v.shape), 1), v.offset, _ARENA) for v in values]
 
     blob = packed(
         {

@@ -211,9 +211,7 @@ def load_result(kind: type[Result], folder: Path) -> Result:
 def _stored_digest(folder: Path, data: bytes) -> str:
     """Return the digest that was stored with a result; a result in the making has none yet."""
     try:
-        return str(
-            json.loads(read_limited(folder / MANIFEST_FILE, _MAX_BYTES))[RESULT_FILE]["sha256"]
-        )
+        return str(json.loads(read_limited(folder / MANIFEST_FILE, _MAX_BYTES))[RESULT_FILE]["sha256"])
     except FileNotFoundError:
         return hashlib.sha256(data).hexdigest()
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -234,9 +232,7 @@ def save_result(result: Frozen, folder: Path) -> None:
     (folder / RESULT_FILE).write_text(result.model_dump_json(indent=1))
 
 
-def load_arrays(
-    folder: Path, names: Collection[str] | None = None
-) -> Mapping[str, np.ndarray[Any, Any]]:
+def load_arrays(folder: Path, names: Collection[str] | None = None) -> Mapping[str, np.ndarray[Any, Any]]:
     """Return the arrays of a result, or some of them by name; no pickles are read.
 
     Raises:
@@ -245,10 +241,7 @@ def load_arrays(
     import numpy as np  # Imported late: readers of results alone do not need numpy.
 
     try:
-        with (
-            open_regular(folder / ARRAYS_FILE) as data,
-            np.load(data, allow_pickle=False) as file,
-        ):
+        with open_regular(folder / ARRAYS_FILE) as data, np.load(data, allow_pickle=False) as file:
             return {name: file[name] for name in file.files if names is None or name in names}
     except ZIP_ERRORS as error:
         raise _damaged() from error

@@ -67,9 +67,7 @@ class ExportedModel(Frozen):
 # Machine-readable reasons why a node stays on the CPU: a rule; a float operator; an operator that
 # a rule covers and the quantizer cannot take; next to a CPU operator; 16-bit integers; a conversion
 # at the program's border or inside it; no compute.
-CpuCause = Literal[
-    "rule", "float", "pattern", "beside", "int16", "border", "conversion", "empty", "other"
-]
+CpuCause = Literal["rule", "float", "pattern", "beside", "int16", "border", "conversion", "empty", "other"]
 
 
 class CpuNode(Frozen):

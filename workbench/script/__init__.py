@@ -54,10 +54,15 @@ Form = Literal["plain", "recipe"]
 
 
 def script(  # noqa: PLR0913 - what was computed, and the form
-    project: Project, folder: Path, out: Path,
-    ranges: Mapping[str, tuple[float, float]] | None = None, *, branches: bool = False,
-    weights: WeightsTaken | None = None, form: Form = "plain",
-) -> str:  # fmt: skip
+    project: Project,
+    folder: Path,
+    out: Path,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    *,
+    branches: bool = False,
+    weights: WeightsTaken | None = None,
+    form: Form = "plain",
+) -> str:
     """Return the text of the script.
 
     Args:
@@ -114,10 +119,7 @@ def _data_parts(project: Project, folder: Path) -> list[str]:
     source = project.calibration
     if source is None or not sources.reads_text(project):
         return [data_part(project, folder)]
-    return [
-        steps_part(source, folder, holds_out=project.evaluation.holds_out),
-        *remembering_parts(source),
-    ]
+    return [steps_part(source, folder, holds_out=project.evaluation.holds_out), *remembering_parts(source)]
 
 
 def demand_arm(project: Project) -> None:
@@ -143,8 +145,7 @@ def demand_recipe(project: Project) -> None:
     """
     if sources.reads_text(project):
         raise failure(
-            "A project that reads a text cannot be exported as a recipe: its states go from step "
-            "to step.",
+            "A project that reads a text cannot be exported as a recipe: its states go from step to step.",
             "Leave --form out.",
             Place(kind="option", id="form"),
             code="script-form-not-supported",

@@ -77,16 +77,12 @@ def take_command(command: str, folder: Path, name: str) -> Taken:
     """
     options = _parsed(command)
     for wrong, hint in _refusals(options):
-        raise failure(
-            wrong, hint, Place(kind="option", id="command"), code="aot-option-not-supported"
-        )
+        raise failure(wrong, hint, Place(kind="option", id="command"), code="aot-option-not-supported")
     stem = f"{name}_model"
     project = Project(
         name=name,
         model=ModelSource(spec=f"{stem}.py:model", strict_export=options.strict_export),
-        calibration=(
-            DataSource(spec=f"{stem}.py:calibration") if options.calibration_data else None
-        ),
+        calibration=(DataSource(spec=f"{stem}.py:calibration") if options.calibration_data else None),
         target=_target(options),
     )
     if options.quantize:
@@ -120,9 +116,7 @@ def _parsed(command: str) -> argparse.Namespace:
     try:
         words = shlex.split(command.replace("\\\n", " ").replace("\n", " "))
     except ValueError as error:
-        raise failure(
-            f"The command cannot be read: {error}.", code="aot-command-unreadable"
-        ) from error
+        raise failure(f"The command cannot be read: {error}.", code="aot-command-unreadable") from error
     tools = [at for at, word in enumerate(words) if _TOOL in word]
     if not tools:
         raise failure(
@@ -151,10 +145,7 @@ def _parsed(command: str) -> argparse.Namespace:
 
 def _refusals(options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     if options.target.rpartition("-")[0] not in {f"ethos-{name}" for name in _DEFAULTS}:
-        yield (
-            f"The workbench does not compile for {options.target}.",
-            "Ethos-U targets are supported.",
-        )
+        yield (f"The workbench does not compile for {options.target}.", "Ethos-U targets are supported.")
     if options.so_library:
         yield "Operators from a shared library (-s) are not supported.", "Leave -s out."
     if options.calibration_data and not options.quantize:
@@ -185,8 +176,7 @@ def _notes(options: argparse.Namespace) -> Iterator[str]:
         yield "Without --quantize nothing is quantized: the project has no rules."
     if not options.delegate:
         yield (
-            "Without --delegate nothing would run on the NPU; the project delegates all "
-            "supported operators."
+            "Without --delegate nothing would run on the NPU; the project delegates all supported operators."
         )
     if options.quantize and not options.calibration_data:
         yield "Without --calibration_data ranges come from the example input only."
@@ -329,22 +319,30 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
     demand_arm(project)
     reasons = list(_differences(project))
     if reasons:
-        raise WorkbenchError([
-            ErrorInfo(
-                message=f"aot_arm_compiler cannot express this project: {reason}.",
-                hint="Use workbench script to export a plain Python script.",
-                where=Place(kind="option", id="aot"), code="aot-not-supported"
-            )
-            for reason in reasons
-        ])  # fmt: skip
+        raise WorkbenchError(
+            [
+                ErrorInfo(
+                    message=f"aot_arm_compiler cannot express this project: {reason}.",
+                    hint="Use workbench script to export a plain Python script.",
+                    where=Place(kind="option", id="aot"),
+                    code="aot-not-supported",
+                )
+                for reason in reasons
+            ]
+        )
     target = target_of(project.target.id).complete(project.target)
     samples = f"{out.stem}_samples"
     words = [
-        "python", "-m", "executorch.backends.arm.scripts.aot_arm_compiler",
-        f"--model_name={out.name}", "--delegate", "--quantize", f"--target={target.id}",
+        "python",
+        "-m",
+        "executorch.backends.arm.scripts.aot_arm_compiler",
+        f"--model_name={out.name}",
+        "--delegate",
+        "--quantize",
+        f"--target={target.id}",
         f"--system_config={target.options['system_config']}",
         f"--memory_mode={target.options['memory_mode']}",
-    ]  # fmt: skip
+    ]
     commands = []
     if project.calibration is not None:
         commands.append(f"python {shlex.quote(out.name)}")
@@ -358,8 +356,9 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
     parts = [
         _HEAD.format(name=in_python_docstring(project.name), base=base),
         model_part(project, folder, branches=False),
-        data_part(project, folder), _TAIL.format(samples=samples),
-    ]  # fmt: skip
+        data_part(project, folder),
+        _TAIL.format(samples=samples),
+    ]
     return commands, "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -374,8 +373,7 @@ def _differences(project: Project) -> Iterator[str]:
         yield "it has no pinned ranges and range methods"
     if project.improvers:
         yield "it has no improvers"
-    usual = {"optimise": "Performance", "arena_cache_bytes": None, "extra_flags": "",
-             "integer_io": False}  # fmt: skip
+    usual = {"optimise": "Performance", "arena_cache_bytes": None, "extra_flags": "", "integer_io": False}
     both = {"cop_format": "COP2", "separate_io_regions": True}
     for name, value in options.items():
         if name in {"system_config", "memory_mode"} or usual.get(name, "?") == value:
@@ -388,6 +386,4 @@ def _differences(project: Project) -> Iterator[str]:
             yield f"it has no equivalent of {setting}"
     limit = project.calibration.limit if project.calibration else None
     if project.calibration is not None and (limit is None or limit > _MOST_SAMPLES):
-        yield (
-            f"it reads at most {_MOST_SAMPLES} calibration samples, the project has no such limit"
-        )
+        yield (f"it reads at most {_MOST_SAMPLES} calibration samples, the project has no such limit")

@@ -176,10 +176,7 @@ def onnx_part(project: Project) -> list[str]:
     return [f"def onnx_converter():\n{indent(code, '    ')}"]
 
 
-_FROZEN = (
-    "    for parameter in program.parameters():",
-    "        parameter.requires_grad_(False)",
-)
+_FROZEN = ("    for parameter in program.parameters():", "        parameter.requires_grad_(False)")
 
 
 def _onnx_lines(model: ModelSource) -> list[str]:
@@ -191,9 +188,7 @@ def _onnx_lines(model: ModelSource) -> list[str]:
     return lines if is_given else ["    inputs = None", *lines]
 
 
-def model_part(
-    project: Project, folder: Path, *, branches: bool, taken: WeightsTaken | None = None
-) -> str:
+def model_part(project: Project, folder: Path, *, branches: bool, taken: WeightsTaken | None = None) -> str:
     """Return the functions that load the model and its example inputs.
 
     With ``branches``, module rules also apply inside branches. ``taken`` says where the weights
@@ -226,9 +221,7 @@ def model_part(
     body.append("    inputs = tuple(v.detach().cpu() for v in as_tuple(inputs))")
     if not model.spec.endswith(".pt2"):
         body.append("    with torch.no_grad():")
-        body.append(
-            f"        program = torch.export.export(model, inputs, strict={model.strict_export})"
-        )
+        body.append(f"        program = torch.export.export(model, inputs, strict={model.strict_export})")
     named, kinds = "", {kind for kind, _, _ in project.quantizer_calls()}
     if branches and kinds & {"module_name", "module_type"}:
         text = _BRANCH_MODULES.read_text()
@@ -271,8 +264,7 @@ def data_part(project: Project, folder: Path) -> str:
         "        given += 1",
         "        tensors = (torch.as_tensor(np.array(v)) if not isinstance(v, torch.Tensor)"
         " else v for v in row)",
-        "        yield tuple(t.reshape(i.shape).to(i.dtype)"
-        " for t, i in zip(tensors, inputs, strict=True))",
+        "        yield tuple(t.reshape(i.shape).to(i.dtype) for t, i in zip(tensors, inputs, strict=True))",
     ]
     return "\n".join(lines)
 
@@ -286,8 +278,7 @@ def _raw_samples(source: DataSource, folder: Path) -> list[str]:
         return [
             "    def rows_of(items):",
             "        for item in items:",
-            "            if isinstance(item, (tuple, list)) and len(item) == 2"
-            " and np.ndim(item[1]) == 0:",
+            "            if isinstance(item, (tuple, list)) and len(item) == 2 and np.ndim(item[1]) == 0:",
             "                item = item[0]",
             "            yield tuple(item) if isinstance(item, (tuple, list)) else (item,)",
             f"    rows = rows_of({maker}())",

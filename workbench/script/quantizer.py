@@ -21,12 +21,7 @@ from workbench.targets.ethos_u.options import (
     vela_flags,
 )
 from workbench.targets.ethos_u.rewrites import wanted_rewrites
-from workbench.targets.ethos_u.vela_ini import (
-    OWN_INI,
-    ini_of,
-    section_for_vela,
-    text_for_vela,
-)
+from workbench.targets.ethos_u.vela_ini import OWN_INI, ini_of, section_for_vela, text_for_vela
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -108,8 +103,7 @@ def _observer(config: QuantConfig, folder: Path) -> str:
         "minmax": f"MinMaxObserver.with_args(eps={eps})",
         "moving_average": "MovingAverageMinMaxObserver.with_args("
         f"averaging_constant={observer.averaging_constant!r}, eps={eps})",
-        "percentile": "PercentileObserver.with_args("
-        f"percentile={observer.percentile!r}, eps={eps})",
+        "percentile": f"PercentileObserver.with_args(percentile={observer.percentile!r}, eps={eps})",
         "fixed": f"FixedRangeObserver.with_args(minimum={observer.minimum!r}, "
         f"maximum={observer.maximum!r}, eps={eps})",
     }
@@ -252,8 +246,7 @@ def quantizer_part(project: Project, folder: Path) -> str:
     apart = ""
     if options.get(EXTERNAL_WEIGHTS):
         apart = (
-            ",\n        external_block_placements="
-            'ethosu.VelaExternalBlockPlacements(weight_data="weights")'
+            ',\n        external_block_placements=ethosu.VelaExternalBlockPlacements(weight_data="weights")'
         )
     own, system = "", str(options["system_config"])
     if options.get("config_ini"):

@@ -31,9 +31,13 @@ Document = TypeVar("Document", bound=Frozen)
 
 
 def study_key(
-    study_id: StudyId, project: Project, folder: Path, cache: Cache,
-    options: Mapping[str, JsonValue], planned: Plan | None = None,
-) -> str:  # fmt: skip
+    study_id: StudyId,
+    project: Project,
+    folder: Path,
+    cache: Cache,
+    options: Mapping[str, JsonValue],
+    planned: Plan | None = None,
+) -> str:
     """Return the key under which a study's findings are kept.
 
     ``planned`` is the project's plan where it is known; else it is made.
@@ -56,10 +60,22 @@ def study_key(
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-FAR = frozenset({
-    "samples", "trials", "workers", "accuracy", "cycles", "sram", "cpu", "targets", "axes",
-    "scheduler", "epochs", "patience",
-})  # fmt: skip
+FAR = frozenset(
+    {
+        "samples",
+        "trials",
+        "workers",
+        "accuracy",
+        "cycles",
+        "sram",
+        "cpu",
+        "targets",
+        "axes",
+        "scheduler",
+        "epochs",
+        "patience",
+    }
+)
 
 
 def study_folder(cache: Cache, key: str) -> Path:

@@ -56,10 +56,7 @@ def save_values(values: Mapping[str, NDArray[np.float32]], folder: Path) -> None
 def load_values(folder: Path) -> dict[str, NDArray[Any]]:
     """Return the values of each program, and the sample's input; empty if unreadable."""
     try:
-        with (
-            open_regular(folder / VALUES_FILE) as data,
-            np.load(data, allow_pickle=False) as file,
-        ):
+        with open_regular(folder / VALUES_FILE) as data, np.load(data, allow_pickle=False) as file:
             return {side: file[side] for side in file.files}
     except ZIP_ERRORS:
         return {}

@@ -126,9 +126,7 @@ class SearchResult(Frozen):
         if self.limits.cpu is not None or not self.measured():
             return self.limits
         measured = self.measured()
-        plain = [
-            candidate for candidate in measured if set(candidate.choices.values()) == {CHOICES[0]}
-        ]
+        plain = [candidate for candidate in measured if set(candidate.choices.values()) == {CHOICES[0]}]
         return self.limits.model_copy(update={"cpu": (plain or measured)[0].cpu_nodes})
 
     def front(self) -> list[Candidate]:

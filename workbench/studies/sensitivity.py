@@ -36,9 +36,7 @@ class Noise(Finite):
     def plus(self, other: Noise) -> Noise:
         """Return the sums of both."""
         return Noise(
-            signal=self.signal + other.signal,
-            noise=self.noise + other.noise,
-            hits=self.hits + other.hits,
+            signal=self.signal + other.signal, noise=self.noise + other.noise, hits=self.hits + other.hits
         )
 
 

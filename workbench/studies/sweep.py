@@ -85,9 +85,12 @@ def devices(target: TargetSpec, asked: Sequence[str]) -> list[str]:
 
 
 def points(
-    target: TargetSpec, base: TargetChoice, asked: Sequence[str],
-    axes: Mapping[str, Sequence[JsonValue]], folder: Path | None = None,
-) -> list[SweepPoint]:  # fmt: skip
+    target: TargetSpec,
+    base: TargetChoice,
+    asked: Sequence[str],
+    axes: Mapping[str, Sequence[JsonValue]],
+    folder: Path | None = None,
+) -> list[SweepPoint]:
     """Return every combination of devices and values; invalid ones contain the reason.
 
     Args:
@@ -151,9 +154,7 @@ def refused(points: Sequence[SweepPoint]) -> WorkbenchError:
     """Return the error for a sweep without valid points."""
     reasons = list(dict.fromkeys(point.problem for point in points))
     return failure(
-        "None of the points can be compiled.",
-        " ".join(reasons[:3]),
-        code="sweep-nothing-compilable",
+        "None of the points can be compiled.", " ".join(reasons[:3]), code="sweep-nothing-compilable"
     )
 
 

@@ -7,19 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from workbench.analysis.ranges import (
-    activations,
-    choice_of,
-    histogram_of,
-    observed_grid,
-    predicted,
-)
+from workbench.analysis.ranges import activations, choice_of, histogram_of, observed_grid, predicted
 from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
-from workbench.targets.ethos_u.corrections import (
-    CORRECTIONS,
-    is_wanted,
-)
+from workbench.targets.ethos_u.corrections import CORRECTIONS, is_wanted
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:
@@ -83,9 +74,7 @@ def wider_modules(spared: Sequence[Spared], labels: Mapping[str, str]) -> Iterat
                 expected=f"Up to {unit.gain_db:+.1f} dB SQNR at the outputs: measured over "
                 f"{plural(unit.samples, 'sample')} with only it in float. It takes more cycles.",
                 gain=ExpectedGain(sqnr_db=unit.gain_db),
-                edit=partial(
-                    edits.assign_many, kind=unit.kind, matches=list(unit.matches), config=_WIDE
-                ),
+                edit=partial(edits.assign_many, kind=unit.kind, matches=list(unit.matches), config=_WIDE),
             )
 
 

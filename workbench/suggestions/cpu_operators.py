@@ -40,9 +40,10 @@ def has_no_pattern(operator: Operator) -> bool:
 def module_for_function(left: Left) -> Iterator[Suggestion]:
     """Yield suggestions to replace functions that cannot be quantized by modules."""
     chosen = [
-        operator for operator in left.operators
+        operator
+        for operator in left.operators
         if has_no_pattern(operator) and not (operator.effective and operator.effective.kept_off)
-    ]  # fmt: skip
+    ]
     if not chosen:
         return
     nodes = left.with_followers(chosen)
@@ -98,18 +99,23 @@ def switch_on_corrections(project: Project, left: Left) -> Iterator[Suggestion]:
     """Yield suggestions to switch on the corrections that write operators without a pattern."""
     for correction, operators in _CORRECTED.items():
         chosen = [
-            operator for operator in left.operators
-            if operator.cpu.cause == "pattern" and operator.origin is not None
+            operator
+            for operator in left.operators
+            if operator.cpu.cause == "pattern"
+            and operator.origin is not None
             and operator_name(operator.origin.op) in operators
-        ]  # fmt: skip
+        ]
         if not chosen or is_wanted(correction, project.target.options):
             continue
         row = CORRECTIONS_BY_ID[correction]
         yield _of_config(
-            left, chosen, f"correction:{correction}", f"Switch on: {row.title}",
+            left,
+            chosen,
+            f"correction:{correction}",
+            f"Switch on: {row.title}",
             f"{row.fault} The correction is off.",
             partial(with_option, name=correction, value=True),
-        )  # fmt: skip
+        )
 
 
 def run_on_npu(project: Project, left: Left) -> Iterator[Suggestion]:
@@ -118,10 +124,13 @@ def run_on_npu(project: Project, left: Left) -> Iterator[Suggestion]:
         chosen = [operator for operator in left.operators if _keeps(rule, operator)]
         if chosen:
             yield _of_config(
-                left, chosen, f"off:{rule.id}", f"Run {_named(rule)} on the NPU",
+                left,
+                chosen,
+                f"off:{rule.id}",
+                f"Run {_named(rule)} on the NPU",
                 f"Rule {_number(project, rule)} keeps {_named(rule)} off the NPU.",
                 partial(edits.remove_rule, rule_id=rule.id),
-            )  # fmt: skip
+            )
 
 
 def _keeps(rule: Rule, operator: Operator) -> bool:
@@ -148,9 +157,13 @@ def quantize_floats(project: Project, left: Left) -> Iterator[Suggestion]:
             else "Without a rule it stays in float; the NPU needs integers."
         )
         yield _of_config(
-            left, chosen, f"float:{rule_id or ''}", f"Assign {_EIGHT_BIT} to {what}", why,
+            left,
+            chosen,
+            f"float:{rule_id or ''}",
+            f"Assign {_EIGHT_BIT} to {what}",
+            why,
             partial(edits.assign, kind=kind, match=match, config=_EIGHT_BIT),
-        )  # fmt: skip
+        )
 
 
 def _loses_its_clamp(project: Project, operator: Operator) -> bool:
@@ -215,16 +228,14 @@ def _convertible(left: Left) -> bool:
             users = edge.consumers(node.id)
             if len(users) != 1 or users[0].id not in border:
                 return False
-        elif node.kind == "output" and any(
-            maker.id not in border for maker in edge.producers(node.id)
-        ):
+        elif node.kind == "output" and any(maker.id not in border for maker in edge.producers(node.id)):
             return False
     return True
 
 
 def _of_config(
     left: Left, chosen: Sequence[Operator], identity: str, title: str, why: str, edit: Edit
-) -> Suggestion:  # fmt: skip
+) -> Suggestion:
     nodes = left.with_followers(chosen)
     names = listed([operator.name for operator in left.operators if operator.cpu.node in nodes])
     fewer = left.fewer(nodes)
@@ -236,9 +247,7 @@ def _of_config(
         expected=f"Removes up to {fewer} of {left.total} CPU operators, including conversions: "
         "counted in the graph."
         if fewer > 0
-        else (
-            f"{plural(len(nodes), 'operator')} move off the CPU, but as many conversions are added."
-        ),
+        else (f"{plural(len(nodes), 'operator')} move off the CPU, but as many conversions are added."),
         gain=ExpectedGain(cpu_operators=fewer),
         nodes=nodes,
         edit=edit,
@@ -282,9 +291,8 @@ class Left:
     """CPU operators and conversions, in their graph."""
 
     def __init__(
-        self, operators: tuple[Operator, ...], total: int, border: tuple[str, ...],
-        edge: GraphSnapshot,
-    ) -> None:  # fmt: skip
+        self, operators: tuple[Operator, ...], total: int, border: tuple[str, ...], edge: GraphSnapshot
+    ) -> None:
         self.operators, self.total, self.border, self.edge = operators, total, border, edge
         self._ids = {operator.cpu.node for operator in operators}
         ends = (node.id for node in edge.nodes if node.kind in ("input", "output"))
@@ -294,9 +302,10 @@ class Left:
         """Return operators together with those that are on the CPU only because of them."""
         nodes = dict.fromkeys(operator.cpu.node for operator in chosen)
         following = {
-            operator.cpu.node for operator in self.operators
+            operator.cpu.node
+            for operator in self.operators
             if operator.cpu.cause in _BORROWED and not _is_decided(operator)
-        }  # fmt: skip
+        }
         waiting = list(nodes)
         while waiting:
             for near in self._near(waiting.pop()):
@@ -343,9 +352,12 @@ def _is_decided(operator: Operator) -> bool:
 
 
 def left_on_cpu(
-    project: Project, lowered: LowerResult, program: GraphSnapshot, edge: GraphSnapshot,
+    project: Project,
+    lowered: LowerResult,
+    program: GraphSnapshot,
+    edge: GraphSnapshot,
     prepared: PrepareResult | None,
-) -> Left:  # fmt: skip
+) -> Left:
     """Return the CPU operators; the arguments are those of ``suggest``."""
     resolution = resolve_graph(project, program)
     notes = {note.node: note for note in prepared.annotations} if prepared else {}

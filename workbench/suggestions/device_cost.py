@@ -26,9 +26,7 @@ _PICTURE_RANK = 4
 _TRANSPOSE = "Transpose"
 
 
-def channels_last(
-    project: Project, lowered: LowerResult, program: GraphSnapshot
-) -> Iterator[Suggestion]:
+def channels_last(project: Project, lowered: LowerResult, program: GraphSnapshot) -> Iterator[Suggestion]:
     """Yield the suggestion of channels-last example inputs if a delegate starts with transposes.
 
     Without a callable that creates the example input there is no line to change.
@@ -66,9 +64,7 @@ def _readers(program: GraphSnapshot) -> frozenset[str]:
     )
 
 
-def _leading(
-    rows: Sequence[VelaOperation], readers: frozenset[str], *, alone: bool
-) -> list[VelaOperation]:
+def _leading(rows: Sequence[VelaOperation], readers: frozenset[str], *, alone: bool) -> list[VelaOperation]:
     """Return the transposes at the start of a delegate that reads an input."""
     transposes = list(takewhile(lambda row: row.operator == _TRANSPOSE, rows))
     reads = any(row.module and row.module in readers for row in transposes)
@@ -105,11 +101,7 @@ def switch_on_rewrites(
             operation.cycles - operation.ideal_cycles
             for report in lowered.vela
             for operation in report.operations
-            if (
-                operation.root in norms
-                if row.id not in _LOST_TO
-                else operation.cause in _LOST_TO[row.id]
-            )
+            if (operation.root in norms if row.id not in _LOST_TO else operation.cause in _LOST_TO[row.id])
         )
         if lost:
             yield Suggestion(
@@ -157,9 +149,16 @@ def wasted_channels(lowered: LowerResult, program: GraphSnapshot) -> Iterator[Su
                 expected=f"Up to {saved:,} of {total:,} cycles less, estimated from its blocks "
                 f"(Vela {lowered.vela_version}). The network must be trained again.",
                 gain=ExpectedGain(cycles=saved),
-                written=(Written(node.source.partition(": ")[0].split(" in ")[0], "",
-                                 f"{channels - used} output channels"),) if node.source else (),
-            )  # fmt: skip
+                written=(
+                    Written(
+                        node.source.partition(": ")[0].split(" in ")[0],
+                        "",
+                        f"{channels - used} output channels",
+                    ),
+                )
+                if node.source
+                else (),
+            )
 
 
 def _channels(node: Node) -> int | None:
@@ -210,15 +209,12 @@ def scales_per_tensor(project: Project, lowered: LowerResult) -> Iterator[Sugges
 
 def _with_scales_per_tensor(project: Project, ids: frozenset[str]) -> Project:
     changed = (
-        rule.model_copy(update={"config": _PER_TENSOR}) if rule.id in ids else rule
-        for rule in project.rules
+        rule.model_copy(update={"config": _PER_TENSOR}) if rule.id in ids else rule for rule in project.rules
     )
     return edits.revise(project, rules=tuple(changed))
 
 
-def compile_for_size(
-    project: Project, lowered: LowerResult, fit: Fit | None
-) -> Iterator[Suggestion]:
+def compile_for_size(project: Project, lowered: LowerResult, fit: Fit | None) -> Iterator[Suggestion]:
     """Yield the suggestion to compile for size if the program does not fit the board's memory."""
     options = project.target.options
     if fit is None or fit.fits or not lowered.vela or options.get("optimise") == "Size":

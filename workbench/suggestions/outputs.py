@@ -33,9 +33,7 @@ def lossy_joins(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]
     return {output: rows for output, rows in parts.items() if any(map(_is_low, rows))}
 
 
-def split_output(
-    evaluated: EvaluateResult | None, exported: ExportResult | None
-) -> Iterator[Suggestion]:
+def split_output(evaluated: EvaluateResult | None, exported: ExportResult | None) -> Iterator[Suggestion]:
     """Yield the suggestions to return what an output joins one by one, or divided by factors.
 
     Args:
@@ -98,9 +96,7 @@ def _largest(part: PartQuality) -> float | None:
     return max(abs(part.minimum), abs(part.maximum))
 
 
-def wide_output(
-    evaluated: EvaluateResult | None, exported: ExportResult | None
-) -> Iterator[Suggestion]:
+def wide_output(evaluated: EvaluateResult | None, exported: ExportResult | None) -> Iterator[Suggestion]:
     """Yield the suggestions of 16 bits for the operations that make an output, or a part of one.
 
     Parts that are returned joined are left to ``split_output``.
@@ -126,10 +122,7 @@ def wide_output(
                 "operations do not hold its values.",
                 expected="The network before them stays in 8 bits.",
                 edit=partial(
-                    edits.assign_many,
-                    kind="node_name",
-                    matches=list(dict.fromkeys(nodes)),
-                    config=_WIDE,
+                    edits.assign_many, kind="node_name", matches=list(dict.fromkeys(nodes)), config=_WIDE
                 ),
                 improves="sqnr_db",
                 output=index,
@@ -141,9 +134,7 @@ def _is_low(row: OutputQuality) -> bool:
     return not row.whole and (is_constant or row.decibels < _LOW_DB)
 
 
-def _figures(
-    parts: Sequence[OutputPart], rows: Mapping[str, PartQuality], output: OutputQuality
-) -> str:
+def _figures(parts: Sequence[OutputPart], rows: Mapping[str, PartQuality], output: OutputQuality) -> str:
     if parts:
         return listed([_loss(rows[part.name]) for part in parts[:_NAMED]])
     figure = "no SQNR" if output.sqnr_db is None else f"{output.sqnr_db:.1f} dB"
@@ -164,8 +155,7 @@ def _in_16_bits(
             edit=partial(_split_wide, output=output, nodes=nodes),
         )
     yield Alternative(
-        title=f"with {_WIDE} for the whole model",
-        edit=partial(_split_wide, output=output, nodes=()),
+        title=f"with {_WIDE} for the whole model", edit=partial(_split_wide, output=output, nodes=())
     )
 
 

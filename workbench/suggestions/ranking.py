@@ -16,13 +16,7 @@ if TYPE_CHECKING:
     from workbench.deploy.fitting import Fit
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
-    from workbench.results import (
-        CalibrateResult,
-        EvaluateResult,
-        ExportResult,
-        LowerResult,
-        PrepareResult,
-    )
+    from workbench.results import CalibrateResult, EvaluateResult, ExportResult, LowerResult, PrepareResult
     from workbench.suggestions.accuracy import Spared
     from workbench.suggestions.cpu_operators import Left
     from workbench.suggestions.suggestion import Suggestion
@@ -150,9 +144,7 @@ KINDS: tuple[Kind, ...] = (
         lambda m: cpu_operators.switch_on_corrections(m.project, m.left),
     ),
     Kind(
-        "float",
-        "Quantize what is left in float",
-        lambda m: cpu_operators.quantize_floats(m.project, m.left),
+        "float", "Quantize what is left in float", lambda m: cpu_operators.quantize_floats(m.project, m.left)
     ),
     Kind(
         "int16",
@@ -160,9 +152,7 @@ KINDS: tuple[Kind, ...] = (
         lambda m: cpu_operators.narrow_to_8_bits(m.project, m.left),
     ),
     Kind(
-        "integer_io",
-        "Use integer inputs and outputs",
-        lambda m: cpu_operators.integer_io(m.project, m.left),
+        "integer_io", "Use integer inputs and outputs", lambda m: cpu_operators.integer_io(m.project, m.left)
     ),
     Kind(
         "relu6",
@@ -199,9 +189,12 @@ KINDS: tuple[Kind, ...] = (
 
 
 def suggest(
-    project: Project, lowered: LowerResult, program: GraphSnapshot, edge: GraphSnapshot,
+    project: Project,
+    lowered: LowerResult,
+    program: GraphSnapshot,
+    edge: GraphSnapshot,
     known: Measurements = NOTHING,
-) -> tuple[Suggestion, ...]:  # fmt: skip
+) -> tuple[Suggestion, ...]:
     """Return suggestions, the one with the largest gain first.
 
     What mends a program that differs, and what makes it fit the board, comes before.

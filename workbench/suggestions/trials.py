@@ -44,9 +44,7 @@ class Figures:
         rows = [(i, row) for i, row in enumerate(self.evaluated.outputs) if i not in joined]
         rows += [(part.output, part) for part in self.evaluated.parts]
         values = [
-            min(row.decibels, 0.0)
-            if isinstance(row, PartQuality) and row.constant
-            else row.decibels
+            min(row.decibels, 0.0) if isinstance(row, PartQuality) and row.constant else row.decibels
             for index, row in rows
             if output in (None, index)
         ]
@@ -112,8 +110,7 @@ def tried(suggestion: Suggestion, before: Figures, after: Figures) -> Suggestion
         is_better = before.cycles > after.cycles and gain.sqnr_db >= -_MOST_LOST_DB
     elif suggestion.improves == "size":
         saved = max(
-            _share(before.cycles, after.cycles),
-            _share(before.lowered.pte_bytes, after.lowered.pte_bytes),
+            _share(before.cycles, after.cycles), _share(before.lowered.pte_bytes, after.lowered.pte_bytes)
         )
         is_kept = gain.sqnr_db >= -_MOST_LOST_DB or then >= _GOOD_DB
         is_better = saved >= _LEAST_SAVED and is_kept

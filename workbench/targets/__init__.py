@@ -65,9 +65,7 @@ def need_estimates(variant_id: str) -> None:
     """
     if why := why_unestimated(variant_id):
         hint = "Use Sensitivity and Runs to compare configurations."
-        raise failure(
-            why, hint, Place(kind="option", id="target.id"), code="target-without-estimator"
-        )
+        raise failure(why, hint, Place(kind="option", id="target.id"), code="target-without-estimator")
 
 
 def macs_per_cycle(variant_id: str) -> int:

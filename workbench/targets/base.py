@@ -117,16 +117,18 @@ class TargetSpec(Protocol):
         """Return why the target does not support a config in a rule of that kind; "" if it does."""
         ...
 
-    def warnings(
-        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
-    ) -> list[str]:
+    def warnings(self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]) -> list[str]:
         """Return known problems of these operators with the config."""
         ...
 
     def forecast(
-        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
-        narrow: Collection[str], integer: Collection[str] = (),
-    ) -> list[ErrorInfo]:  # fmt: skip
+        self,
+        choice: TargetChoice,
+        graph: GraphSnapshot,
+        wide: Collection[str],
+        narrow: Collection[str],
+        integer: Collection[str] = (),
+    ) -> list[ErrorInfo]:
         """Return known reasons why the toolchain rejects the whole program, or compiles it wrongly.
 
         ``wide`` are the nodes with 16-bit activations that may run on the NPU, ``narrow`` those
@@ -155,9 +157,13 @@ class Emulated:
         return {}
 
     def forecast(
-        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
-        narrow: Collection[str], integer: Collection[str] = (),
-    ) -> list[ErrorInfo]:  # fmt: skip
+        self,
+        choice: TargetChoice,
+        graph: GraphSnapshot,
+        wide: Collection[str],
+        narrow: Collection[str],
+        integer: Collection[str] = (),
+    ) -> list[ErrorInfo]:
         """Return nothing: no compiler rejects programs here."""
         del choice, graph, wide, narrow, integer
         return []

@@ -30,9 +30,7 @@ def problems(project: Project) -> Iterator[ErrorInfo]:
         for info in error.infos:
             text = f" The project was made with {wanted}." if wanted else ""
             update = {"message": info.message + text, "where": place}
-            yield info.model_copy(
-                update={**update, "hint": f"{info.hint} {_offer(wanted)}".strip()}
-            )
+            yield info.model_copy(update={**update, "hint": f"{info.hint} {_offer(wanted)}".strip()})
         return
     support = support_of(tools)
     if support.state == "unusable":
@@ -61,8 +59,7 @@ def warnings_of(project: Project) -> Iterator[ErrorInfo]:
     if support.state == "unproven":
         yield ErrorInfo(
             message=support.reason,
-            hint="It runs. Check the verdict of every program, and see the guide, ExecuTorch "
-            "releases.",
+            hint="It runs. Check the verdict of every program, and see the guide, ExecuTorch releases.",
             where=Place(kind="option", id="toolchain"),
             code="toolchain-unproven",
         )

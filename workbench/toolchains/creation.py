@@ -33,10 +33,13 @@ _FAILURES = (
     ("NewConnectionError", "The package index cannot be reached.", "Check the network."),
     ("Max retries exceeded", "The package index cannot be reached.", "Check the network."),
     ("name resolution", "The package index cannot be reached.", "Check the network."),
-    ("No matching distribution", "The package index does not have it for this Python.",
-     "Check the name and the version."),
+    (
+        "No matching distribution",
+        "The package index does not have it for this Python.",
+        "Check the name and the version.",
+    ),
     ("ResolutionImpossible", "The packages exclude one another.", "Ask for other versions."),
-)  # fmt: skip
+)
 
 
 def requirements_of(spec: str) -> list[str]:
@@ -89,16 +92,25 @@ def create(name: str, spec: str, report: Callable[[str], None]) -> Toolchain:
         raise _failed(f"{error.strerror or error}.", "", str(error)) from error
 
 
-def _created(
-    name: str, wanted: Sequence[str], folder: Path, report: Callable[[str], None]
-) -> Toolchain:
+def _created(name: str, wanted: Sequence[str], folder: Path, report: Callable[[str], None]) -> Toolchain:
     try:
         report("making the environment")
         _run([interpreter.base(), "-I", "-m", "venv", str(folder)], report)
         python = interpreter_in(folder)
         report(f"installing {', '.join(wanted)}")
-        pip = [str(python), "-I", "-m", "pip", "install", "--no-input", "--progress-bar", "off",
-               "--disable-pip-version-check", "--retries", "1"]  # fmt: skip
+        pip = [
+            str(python),
+            "-I",
+            "-m",
+            "pip",
+            "install",
+            "--no-input",
+            "--progress-bar",
+            "off",
+            "--disable-pip-version-check",
+            "--retries",
+            "1",
+        ]
         # torch first, and kept by the second call: its newest release may be another one.
         _run([*pip, *wanted[:-1]], report)
         _run([*pip, *wanted], report)
@@ -118,10 +130,18 @@ def discard(toolchain: Toolchain) -> None:
 def _run(command: Sequence[str], report: Callable[[str], None]) -> None:
     """Run a step and report its lines; the step ends with this process and with an exception."""
     last: list[str] = []
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace", start_new_session=True,
-    ) as process, guarded(process.pid):  # fmt: skip
+    with (
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        ) as process,
+        guarded(process.pid),
+    ):
         assert process.stdout is not None
         try:
             for line in process.stdout:

@@ -19,10 +19,21 @@ SUPPORTED_PYTHONS = ("3.11", "3.12")
 # What the engine imports and ExecuTorch does not bring, as top-level modules. The program's own
 # ones are used where an environment lacks them.
 ENGINE_MODULES = (
-    "pydantic", "pydantic_core", "annotated_types", "typing_inspection", "typing_extensions",
-    "platformdirs", "threadpoolctl", "safetensors", "re2", "_re2", "PIL", "optuna", "colorlog",
+    "pydantic",
+    "pydantic_core",
+    "annotated_types",
+    "typing_inspection",
+    "typing_extensions",
+    "platformdirs",
+    "threadpoolctl",
+    "safetensors",
+    "re2",
+    "_re2",
+    "PIL",
+    "optuna",
+    "colorlog",
     "tqdm",
-)  # fmt: skip
+)
 
 # The answer lies between two marks: a file of the environment may print when Python starts.
 _SCRIPT = """
@@ -110,17 +121,16 @@ def problems_of(probed: Probed) -> list[ErrorInfo]:
     """Return why an engine cannot run in an environment; nothing where it can."""
     infos = []
     if probed.python not in SUPPORTED_PYTHONS:
-        infos.append(_problem(
-            f"It has Python {probed.python}; engines need {' or '.join(SUPPORTED_PYTHONS)}.",
-            "Create the environment with another Python.",
-        ))  # fmt: skip
+        infos.append(
+            _problem(
+                f"It has Python {probed.python}; engines need {' or '.join(SUPPORTED_PYTHONS)}.",
+                "Create the environment with another Python.",
+            )
+        )
     needed = ("torch", "torchao", "executorch", "ethos-u-vela", "tosa-tools")
     absent = [package for package in needed if probed.versions.get(package) == "none"]
     if absent:
-        infos.append(_problem(
-            f"It does not have {', '.join(absent)}.",
-            "Install executorch[ethos-u] there.",
-        ))  # fmt: skip
+        infos.append(_problem(f"It does not have {', '.join(absent)}.", "Install executorch[ethos-u] there."))
     return infos
 
 

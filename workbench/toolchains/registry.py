@@ -12,13 +12,7 @@ from pydantic import ValidationError
 
 from workbench import toolchain_versions
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import (
-    is_open_to_others,
-    locked,
-    make_private_folder,
-    read_limited,
-    write_file,
-)
+from workbench.files import is_open_to_others, locked, make_private_folder, read_limited, write_file
 from workbench.installation import config_folder
 from workbench.project.frozen import Frozen
 from workbench.toolchains.probe import Probed, interpreter_in, probe, problems_of
@@ -152,10 +146,7 @@ def proof_versions(name: str) -> dict[str, str]:
     probed = toolchain_of(name).probed
     return {
         "python": probed.python,
-        **{
-            package: probed.versions[package].partition("+")[0]
-            for package in toolchain_versions.PACKAGES
-        },
+        **{package: probed.versions[package].partition("+")[0] for package in toolchain_versions.PACKAGES},
     }
 
 
@@ -223,10 +214,12 @@ def _asked(name: str, python: Path) -> Probed:
     probed = probe(python)
     if problems := problems_of(probed):
         where = _place(name)
-        raise WorkbenchError([
-            info.model_copy(update={"message": f"{python}: {info.message}", "where": where})
-            for info in problems
-        ])  # fmt: skip
+        raise WorkbenchError(
+            [
+                info.model_copy(update={"message": f"{python}: {info.message}", "where": where})
+                for info in problems
+            ]
+        )
     return probed
 
 

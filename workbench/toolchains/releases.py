@@ -97,10 +97,12 @@ def support_of(versions: Mapping[str, str]) -> Support:
     unproven = [
         f"{package} {versions.get(package, 'none')}"
         for package, proven in (
-            ("torch", release.torch), ("torchao", release.torchao), ("ethos-u-vela", release.vela),
+            ("torch", release.torch),
+            ("torchao", release.torchao),
+            ("ethos-u-vela", release.vela),
         )
         if not any(_is_of(versions.get(package, "none"), number) for number in proven)
-    ]  # fmt: skip
+    ]
     if unproven:
         reason = f"Not proven with ExecuTorch {executorch}: {', '.join(unproven)}."
         return Support(state="unproven", reason=reason)

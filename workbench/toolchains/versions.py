@@ -8,9 +8,15 @@ from functools import cache
 
 # Every package that can change a result.
 PACKAGES = (
-    "torch", "torchao", "executorch", "ethos-u-vela", "tosa-tools", "onnx", "onnxscript",
+    "torch",
+    "torchao",
+    "executorch",
+    "ethos-u-vela",
+    "tosa-tools",
+    "onnx",
+    "onnxscript",
     "onnxruntime",
-)  # fmt: skip
+)
 # Set for the engine of a toolchain that is not the program's own, and for what the engine starts.
 NAME_VARIABLE = "QUANTIZATION_WORKBENCH_ENGINE_TOOLCHAIN"
 

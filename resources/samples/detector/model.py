@@ -9,9 +9,7 @@ SIZE, STRIDE, CLASSES = 96, 8, 10
 def layer(inputs: int, outputs: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
     """Return convolution, batch norm, ReLU."""
     kernel = 1 if inputs != outputs and stride == 1 else 3
-    conv = nn.Conv2d(
-        inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False
-    )
+    conv = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(outputs), nn.ReLU())
 
 
@@ -21,9 +19,7 @@ class Separable(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.depthwise = layer(channels, channels, groups=channels)
-        self.pointwise = nn.Sequential(
-            nn.Conv2d(channels, channels, 1, bias=False), nn.BatchNorm2d(channels)
-        )
+        self.pointwise = nn.Sequential(nn.Conv2d(channels, channels, 1, bias=False), nn.BatchNorm2d(channels))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return features shaped like x."""

@@ -93,11 +93,16 @@ def save(name: str, drawn: list[tuple], labels: bool) -> None:
     sizes = {"width": SIZE, "height": SIZE}
     images = [{"id": i, "file_name": f"{i:03}.png", **sizes} for i in range(len(drawn))]
     annotations = [
-        {"id": 0, "image_id": i, "category_id": int(number), "iscrowd": 0,
-         "bbox": [int(b) for b in (box[0], box[1], box[2] - box[0], box[3] - box[1])]}
+        {
+            "id": 0,
+            "image_id": i,
+            "category_id": int(number),
+            "iscrowd": 0,
+            "bbox": [int(b) for b in (box[0], box[1], box[2] - box[0], box[3] - box[1])],
+        }
         for i, (_, boxes, classes) in enumerate(drawn)
         for box, number in zip(boxes, classes, strict=True)
-    ]  # fmt: skip
+    ]
     content = {
         "images": images,
         "annotations": [{**row, "id": i} for i, row in enumerate(annotations, 1)],
@@ -134,10 +139,12 @@ def main() -> None:
             print(f"step {step}: loss {loss.item():.3f}", flush=True)
     save_file(model.eval().state_dict(), HERE / "weights.safetensors")
     draw = np.random.default_rng(1)
-    save("calibration", [canvas(images[train], digits.target[train], draw)
-                         for _ in range(CALIBRATION)], labels=False)  # fmt: skip
-    save("held_out", [canvas(images[held], digits.target[held], draw)
-                      for _ in range(HELD_OUT)], labels=True)  # fmt: skip
+    save(
+        "calibration",
+        [canvas(images[train], digits.target[train], draw) for _ in range(CALIBRATION)],
+        labels=False,
+    )
+    save("held_out", [canvas(images[held], digits.target[held], draw) for _ in range(HELD_OUT)], labels=True)
 
 
 if __name__ == "__main__":

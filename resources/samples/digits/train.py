@@ -37,9 +37,7 @@ def main() -> None:
     torch.set_num_threads(1)
     digits = load_digits()
     pictures = (digits.images / 16.0).astype(np.float32)[:, None]
-    split = train_test_split(
-        pictures, digits.target, test_size=0.25, random_state=0, stratify=digits.target
-    )
+    split = train_test_split(pictures, digits.target, test_size=0.25, random_state=0, stratify=digits.target)
     train_x, test_x, train_y, test_y = split
     x, y = torch.from_numpy(train_x), torch.from_numpy(train_y)
     model = DigitsNet()

@@ -36,9 +36,7 @@ class Convolutions(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU())
-        self.each = nn.Sequential(
-            nn.Conv2d(16, 16, 3, 1, 1, groups=16), nn.BatchNorm2d(16), nn.ReLU6()
-        )
+        self.each = nn.Sequential(nn.Conv2d(16, 16, 3, 1, 1, groups=16), nn.BatchNorm2d(16), nn.ReLU6())
         self.point = nn.Conv2d(16, 16, 1)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Linear(16, 10)
@@ -195,9 +193,7 @@ def exported(name: str) -> Any:
 def edge(program: Any, spec: EthosUCompileSpec) -> Any:
     """Return the edge manager of ``program`` with its delegates made for ``spec``."""
     with contextlib.redirect_stdout(io.StringIO()):
-        return run_with_big_stack(
-            to_edge_transform_and_lower, program, partitioner=[EthosUPartitioner(spec)]
-        )
+        return run_with_big_stack(to_edge_transform_and_lower, program, partitioner=[EthosUPartitioner(spec)])
 
 
 def lowered(program: Any, spec: EthosUCompileSpec) -> bytes:
@@ -214,10 +210,16 @@ _PRINTED = {"nn_module_stack", "torch_fn", "original_aten", "stack_trace"}
 def _value(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return (
-            type(value).__name__, value.shape, value.stride(), value.dtype, value.device,
-            value.storage_offset(), value.untyped_storage().nbytes(), value.requires_grad,
+            type(value).__name__,
+            value.shape,
+            value.stride(),
+            value.dtype,
+            value.device,
+            value.storage_offset(),
+            value.untyped_storage().nbytes(),
+            value.requires_grad,
             getattr(value, "constant", None) is not None,
-        )  # fmt: skip
+        )
     if isinstance(value, list | tuple):
         return [_value(one) for one in value]
     return repr(value)
@@ -235,8 +237,12 @@ def nodes(module: torch.fx.GraphModule) -> list[Any]:
     """Return names, operators, arguments and metadata of all nodes of a graph."""
     return [
         (
-            node.op, node.name, str(node.target), repr(node.args), repr(node.kwargs),
+            node.op,
+            node.name,
+            str(node.target),
+            repr(node.args),
+            repr(node.kwargs),
             [(key, _note(key, value)) for key, value in node.meta.items() if key not in _COUNTS],
         )
         for node in module.graph.nodes
-    ]  # fmt: skip
+    ]

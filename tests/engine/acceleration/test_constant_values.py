@@ -50,9 +50,7 @@ CALLS = {
     "a zero point": call(weights(torch.int8, 8, 4), zero_point=3),
     "scales of 64 bits": call(weights(torch.int8, 8, 4), scale=torch.float64),
     "transposed": call(weights(torch.int8, 8, 4).t()),
-    "channels last": call(
-        weights(torch.int8, 8, 4, 3, 3).contiguous(memory_format=torch.channels_last)
-    ),
+    "channels last": call(weights(torch.int8, 8, 4, 3, 3).contiguous(memory_format=torch.channels_last)),
 }
 # What is computed another way.
 QUICK = ("int8", "int16", "int32", "zero points of 32 bits")

@@ -121,10 +121,19 @@ def outputs_that_are_inputs(x: torch.Tensor, y: torch.Tensor) -> Any:
 
 def defaults(x: torch.Tensor, y: torch.Tensor) -> Any:
     return (
-        torch.add(x, y), torch.add(x, y, alpha=1), torch.add(x, y, alpha=2), x.sum(1), y.sum(1),
-        x.sum(1, keepdim=False), x.sum(1, keepdim=True), x.softmax(-1), y.softmax(-1),
-        functional.gelu(x), functional.gelu(y, approximate="tanh"), functional.gelu(y),
-    )  # fmt: skip
+        torch.add(x, y),
+        torch.add(x, y, alpha=1),
+        torch.add(x, y, alpha=2),
+        x.sum(1),
+        y.sum(1),
+        x.sum(1, keepdim=False),
+        x.sum(1, keepdim=True),
+        x.softmax(-1),
+        y.softmax(-1),
+        functional.gelu(x),
+        functional.gelu(y, approximate="tanh"),
+        functional.gelu(y),
+    )
 
 
 def in_place(x: torch.Tensor, y: torch.Tensor) -> Any:
@@ -165,9 +174,18 @@ def branches(x: torch.Tensor, y: torch.Tensor) -> Any:
 
 
 WRITTEN = (
-    twice_the_same, several_results, views, outputs_that_are_inputs, defaults, in_place, random,
-    constants, types, quantized, branches,
-)  # fmt: skip
+    twice_the_same,
+    several_results,
+    views,
+    outputs_that_are_inputs,
+    defaults,
+    in_place,
+    random,
+    constants,
+    types,
+    quantized,
+    branches,
+)
 
 
 def with_memory_and_without(program: ExportedProgram, table: Any) -> tuple[Any, Any]:
@@ -196,9 +214,7 @@ def one_by_one(x: torch.Tensor, y: torch.Tensor) -> Any:
     ],
 )
 @pytest.mark.parametrize("table", ["none", pytest.param("core", marks=pytest.mark.slow)])
-def test_that_a_network_is_decomposed_to_the_same_graph(
-    function: Callable[..., Any], table: str
-) -> None:
+def test_that_a_network_is_decomposed_to_the_same_graph(function: Callable[..., Any], table: str) -> None:
     program = torch.export.export(Written(function), (torch.rand(4, 4), torch.rand(4, 4)))
     stock, quick = with_memory_and_without(program, {} if table == "none" else None)
     assert quick == stock
@@ -217,9 +233,10 @@ def test_that_weights_that_are_trained_give_the_same_graph(frozen: bool) -> None
 def test_that_sizes_that_are_not_fixed_give_the_same_graph() -> None:
     rows = torch.export.Dim("rows", min=2, max=16)
     program = torch.export.export(
-        Written(defaults), (torch.rand(4, 4), torch.rand(4, 4)),
+        Written(defaults),
+        (torch.rand(4, 4), torch.rand(4, 4)),
         dynamic_shapes={"args": ({0: rows}, {0: rows})},
-    )  # fmt: skip
+    )
     stock, quick = with_memory_and_without(program, {})
     assert quick == stock
 
@@ -236,9 +253,7 @@ class Counting(nn.Module):
         return x.relu() + x.relu() + self.count
 
 
-def test_that_a_network_that_changes_a_buffer_is_decomposed_as_ever(
-    answered: Counter[str],
-) -> None:
+def test_that_a_network_that_changes_a_buffer_is_decomposed_as_ever(answered: Counter[str]) -> None:
     program = torch.export.export(Counting(), (torch.rand(4),))
     stock, quick = with_memory_and_without(program, {})
     assert quick == stock
@@ -254,9 +269,7 @@ def test_that_repeated_operators_are_answered_from_memory(answered: Counter[str]
     assert answered[name.format("quantize")] == answered[name.format("dequantize")] == 3
 
 
-def test_that_another_source_of_torch_turns_the_memory_off(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_that_another_source_of_torch_turns_the_memory_off(monkeypatch: pytest.MonkeyPatch) -> None:
     stock = ExportedProgram.run_decompositions
     monkeypatch.setattr(subject, "PINS", ((subject.PINS[0][0], "another"),))
     with decomposition_cache():

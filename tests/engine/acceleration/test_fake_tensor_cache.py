@@ -53,10 +53,18 @@ def fake(mode: FakeTensorMode, *shape: int, **options: Any) -> Any:
 
 def metadata(tensor: Any) -> tuple[Any, ...]:
     return (
-        type(tensor), tensor.shape, tensor.stride(), tensor.dtype, tensor.device,
-        tensor.storage_offset(), tensor.untyped_storage().nbytes(), tensor.requires_grad,
-        sorted(vars(tensor)), tensor.fake_mode, tensor.constant,
-    )  # fmt: skip
+        type(tensor),
+        tensor.shape,
+        tensor.stride(),
+        tensor.dtype,
+        tensor.device,
+        tensor.storage_offset(),
+        tensor.untyped_storage().nbytes(),
+        tensor.requires_grad,
+        sorted(vars(tensor)),
+        tensor.fake_mode,
+        tensor.constant,
+    )
 
 
 @for_each(
@@ -84,9 +92,7 @@ def test_that_a_second_call_gives_equal_new_tensors(
     assert len(set(storages)) == len(storages)
 
 
-def test_that_the_grid_of_a_quantization_does_not_matter_and_its_type_does(
-    mode: FakeTensorMode,
-) -> None:
+def test_that_the_grid_of_a_quantization_does_not_matter_and_its_type_does(mode: FakeTensorMode) -> None:
     counted = Counted()
     for scale, zero_point in ((0.5, 0), (0.25, 3)):
         result = counted(QUANTIZE, fake(mode, 3), scale, zero_point, -128, 127, torch.int8)
@@ -98,24 +104,16 @@ def test_that_the_grid_of_a_quantization_does_not_matter_and_its_type_does(
 
 DIFFERENT: dict[str, Callable[[FakeTensorMode], list[tuple[Any, tuple[Any, ...]]]]] = {
     "other sizes": lambda m: [(ATEN.relu.default, (fake(m, n),)) for n in (3, 4)],
-    "other strides": lambda m: [
-        (ATEN.relu.default, (x,)) for x in (fake(m, 2, 2), fake(m, 2, 2).t())
-    ],
-    "other types": lambda m: [
-        (ATEN.relu.default, (fake(m, 3, dtype=t),)) for t in (torch.float, torch.int8)
-    ],
-    "zeros of other signs": lambda m: [
-        (ATEN.add.Scalar, (fake(m, 3), zero)) for zero in (0.0, -0.0)
-    ],
+    "other strides": lambda m: [(ATEN.relu.default, (x,)) for x in (fake(m, 2, 2), fake(m, 2, 2).t())],
+    "other types": lambda m: [(ATEN.relu.default, (fake(m, 3, dtype=t),)) for t in (torch.float, torch.int8)],
+    "zeros of other signs": lambda m: [(ATEN.add.Scalar, (fake(m, 3), zero)) for zero in (0.0, -0.0)],
     "numbers of other types": lambda m: [
         (ATEN.add.Scalar, (fake(m, 3, dtype=torch.bool), one)) for one in (1, 1.0, True)
     ],
     "other lists": lambda m: [
         (ATEN.permute_copy.default, (fake(m, 2, 2), axes)) for axes in ([0, 1], [1, 0])
     ],
-    "other modes": lambda m: [
-        (ATEN.relu.default, (fake(each, 3),)) for each in (m, FakeTensorMode())
-    ],
+    "other modes": lambda m: [(ATEN.relu.default, (fake(each, 3),)) for each in (m, FakeTensorMode())],
 }
 NEVER: dict[str, Callable[[FakeTensorMode], tuple[Any, tuple[Any, ...]]]] = {
     "views": lambda m: (ATEN.view.default, (fake(m, 4), [2, 2])),
@@ -195,12 +193,8 @@ def test_that_other_modes_see_every_call(other: Any, mode: FakeTensorMode) -> No
         assert counted.calls == calls
 
 
-def test_that_specifications_which_differ_in_an_extension_are_told_apart(
-    mode: FakeTensorMode,
-) -> None:
-    plain, u55 = (
-        TosaSpecification.create_from_string(text) for text in ("TOSA-1.0+INT", "TOSA-1.0+INT+u55")
-    )
+def test_that_specifications_which_differ_in_an_extension_are_told_apart(mode: FakeTensorMode) -> None:
+    plain, u55 = (TosaSpecification.create_from_string(text) for text in ("TOSA-1.0+INT", "TOSA-1.0+INT+u55"))
     # The reason why they are told apart by identity.
     assert plain == u55
     counted = Counted()
@@ -228,9 +222,7 @@ def test_that_an_error_is_raised_each_time(mode: FakeTensorMode) -> None:
     assert counted.calls == 2
 
 
-def test_that_edge_operators_give_the_same_inside_and_outside_the_block(
-    mode: FakeTensorMode,
-) -> None:
+def test_that_edge_operators_give_the_same_inside_and_outside_the_block(mode: FakeTensorMode) -> None:
     op = edge_ops.edge.aten.add.Tensor
     with mode:
         stock = metadata(op(fake(mode, 3), fake(mode, 2, 3)))

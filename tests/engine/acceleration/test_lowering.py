@@ -57,9 +57,7 @@ def two_delegates() -> tuple[Any, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", LOWERING, ids=lambda row: row.id)
-def test_that_each_acceleration_alone_keeps_the_bytes(
-    row: Any, two_delegates: tuple[Any, bytes]
-) -> None:
+def test_that_each_acceleration_alone_keeps_the_bytes(row: Any, two_delegates: tuple[Any, bytes]) -> None:
     program, stock = two_delegates
     with applied({row.id}) as ids:
         assert ids == {row.id}
@@ -151,9 +149,7 @@ def test_that_containers_are_mapped_as_in_stock() -> None:
         assert results() == stock
 
 
-def test_that_nothing_is_changed_when_switched_off_or_unproven(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_that_nothing_is_changed_when_switched_off_or_unproven(monkeypatch: pytest.MonkeyPatch) -> None:
     with accelerated() as ids:
         assert ids == {row.id for row in LOWERING}
     with accelerated(enabled=False) as ids:

@@ -20,9 +20,15 @@ from workbench.engine.toolchain_patches.patching import replaced
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
 NEW = {
-    "operator-memory", "lean-retrace", "signature-maps", "literal-lists", "functional-memory",
-    "verified-graphs", "quick-dead-code", "short-stacks",
-}  # fmt: skip
+    "operator-memory",
+    "lean-retrace",
+    "signature-maps",
+    "literal-lists",
+    "functional-memory",
+    "verified-graphs",
+    "quick-dead-code",
+    "short-stacks",
+}
 
 
 def retraces(case: str, ids: set[str]) -> list[tuple[str, list[Any]]]:
@@ -59,10 +65,7 @@ def without_history(module: torch.fx.GraphModule) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize(
-    "case",
-    programs.marked(programs.CASES, {"two delegates"}),
-)
+@pytest.mark.parametrize("case", programs.marked(programs.CASES, {"two delegates"}))
 def test_that_a_skipped_retrace_would_have_given_its_own_graph(case: str) -> None:
     program = programs.exported(case)
     stock = pass_base._ExportPassBase.call

@@ -132,9 +132,14 @@ def add_parameter(graph_module: Any) -> None:
 def test_that_a_graph_that_has_changed_is_verified_again(checks: Checks) -> None:
     verifier = EXIREdgeDialectVerifier()
     for change in (
-        exchange_argument, exchange_operator, exchange_value, rename, add_node, remove_node,
+        exchange_argument,
+        exchange_operator,
+        exchange_value,
+        rename,
+        add_node,
+        remove_node,
         add_parameter,
-    ):  # fmt: skip
+    ):
         graph_module = summed()
         verifier(graph_module)
         change(graph_module)

@@ -34,11 +34,7 @@ def calibrated(engine, monkeypatch, made, *, beside):
     assert engine.run(made, "calibrate") == "done"
     path = engine.path(made, "calibrate")
     with np.load(path / "arrays.npz") as arrays:
-        return (
-            {name: arrays[name] for name in arrays.files},
-            (path / "result.json").read_text(),
-            seen,
-        )
+        return ({name: arrays[name] for name in arrays.files}, (path / "result.json").read_text(), seen)
 
 
 @pytest.mark.parametrize(
@@ -49,9 +45,7 @@ def calibrated(engine, monkeypatch, made, *, beside):
         pytest.param("softmax", marks=pytest.mark.slow),
     ],
 )
-def test_that_the_statistics_are_the_same_bit_for_bit(
-    engine, tmp_path_factory, monkeypatch, network
-):
+def test_that_the_statistics_are_the_same_bit_for_bit(engine, tmp_path_factory, monkeypatch, network):
     other = Engine(tmp_path_factory.mktemp("other"))
     made = project(network, **(CALIBRATED if network == "small" else {}))
     try:

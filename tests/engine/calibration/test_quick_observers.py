@@ -44,9 +44,7 @@ def assert_same_state(one: Any, other: Any) -> None:
 
 
 @pytest.mark.parametrize("case", programs.marked(programs.CASES))
-def test_that_frozen_weight_observers_and_quick_calibration_end_in_the_stock_state(
-    case: str,
-) -> None:
+def test_that_frozen_weight_observers_and_quick_calibration_end_in_the_stock_state(case: str) -> None:
     stock, data = calibrated(case)
     frozen_only, _ = programs.prepared(case, samples=4)
     with frozen_weight_observers(frozen_only) as frozen, torch.inference_mode():

@@ -65,11 +65,12 @@ ATTENTION = {
 }
 QUICK = {"depthwise per tensor, point in float"}
 EDITS = [
-    *((programs.Convolutions, programs.IMAGE, programs.U55, name, made) for name, made in
-      CNN.items()),
-    *((programs.AttentionBlock, programs.TOKENS, programs.U85, name, made) for name, made in
-      ATTENTION.items()),
-]  # fmt: skip
+    *((programs.Convolutions, programs.IMAGE, programs.U55, name, made) for name, made in CNN.items()),
+    *(
+        (programs.AttentionBlock, programs.TOKENS, programs.U85, name, made)
+        for name, made in ATTENTION.items()
+    ),
+]
 
 
 def prepare(network: type[nn.Module], shape: Any, target: str, configure: Any) -> Any:
@@ -100,9 +101,7 @@ def assert_same_state(one: Any, other: Any) -> None:
 @pytest.mark.parametrize(
     ("network", "shape", "target", "name", "configure"),
     [
-        pytest.param(
-            *row, marks=[pytest.mark.slow] * (row[3] not in QUICK or row[2] != programs.U55)
-        )
+        pytest.param(*row, marks=[pytest.mark.slow] * (row[3] not in QUICK or row[2] != programs.U55))
         for row in EDITS
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else "",

@@ -37,10 +37,9 @@ def floating(network, shape):
 
 def described(module):
     return [
-        (n.op, n.name, str(n.target), str(n.args), str(n.kwargs), sorted(n.meta),
-         repr(n.meta.get("custom")))
+        (n.op, n.name, str(n.target), str(n.args), str(n.kwargs), sorted(n.meta), repr(n.meta.get("custom")))
         for n in module.graph.nodes
-    ]  # fmt: skip
+    ]
 
 
 def quantizer(target, configure):
@@ -59,9 +58,7 @@ def edits_of(network, quick):
 
 
 @pytest.mark.parametrize(("target", "configure"), edits_of(programs.Convolutions, "point in a16w8"))
-def test_that_an_edit_prepared_from_memory_equals_one_prepared_anew(
-    convolutions, target, configure
-):
+def test_that_an_edit_prepared_from_memory_equals_one_prepared_anew(convolutions, target, configure):
     assert_same_with_memory(*convolutions, target, configure)
 
 

@@ -118,9 +118,16 @@ def test_that_objects_cut_files_and_wrong_counts_are_refused(folder):
     (folder / "cut.npy").write_bytes((folder / "whole.npy").read_bytes()[:500])
     (folder / "empty.npz").write_bytes(b"")
     for name in (
-        "objects.npy", "objects.npz", "objects.pt", "two.npz", "labels.npz", "cut.npy",
-        "empty.npz", "gone.npz", "networks.py:nothing",
-    ):  # fmt: skip
+        "objects.npy",
+        "objects.npz",
+        "objects.pt",
+        "two.npz",
+        "labels.npz",
+        "cut.npy",
+        "empty.npz",
+        "gone.npz",
+        "networks.py:nothing",
+    ):
         with pytest.raises(WorkbenchError):
             read(folder, spec=name)
 

@@ -13,9 +13,12 @@ from workbench.project.preprocessing import preprocess_of
 from workbench.results import TensorSpec
 
 SETTINGS = (
-    "size=64x48", "size=80,crop=64x48", "size=64x48,letterbox=0", "size=48x64,letterbox=0",
+    "size=64x48",
+    "size=80,crop=64x48",
+    "size=64x48,letterbox=0",
+    "size=48x64,letterbox=0",
     "size=100x100,crop=40x90",
-)  # fmt: skip
+)
 
 
 def write_pictures(folder):
@@ -30,8 +33,7 @@ def write_pictures(folder):
         left, top, wide, high = box
         pixels[top : top + high, left : left + wide] = 255
         Image.fromarray(pixels).save(folder / "pictures" / f"{number}.png")
-        images.append({"id": 7 + number, "file_name": f"{number}.png", "width": width,
-                       "height": height})  # fmt: skip
+        images.append({"id": 7 + number, "file_name": f"{number}.png", "width": width, "height": height})
         rows.append({"id": 1 + number, "image_id": 7 + number, "category_id": 5, "bbox": [*box]})
         yolo = [(left + wide / 2) / width, (top + high / 2) / height, wide / width, high / height]
         text = " ".join(map(str, [0, *yolo]))
@@ -78,11 +80,13 @@ def test_that_masks_are_where_preprocessing_puts_their_pictures(tmp_path, settin
 
 def test_that_samples_from_arrays_take_boxes_in_the_order_of_the_file(tmp_path):
     content = {
-        "images": [{"id": 3, "file_name": "b", "width": 40, "height": 20},
-                   {"id": 1, "file_name": "a", "width": 40, "height": 20}],
+        "images": [
+            {"id": 3, "file_name": "b", "width": 40, "height": 20},
+            {"id": 1, "file_name": "a", "width": 40, "height": 20},
+        ],
         "annotations": [{"id": 1, "image_id": 1, "category_id": 0, "bbox": [4, 4, 4, 4]}],
         "categories": [{"id": 0}],
-    }  # fmt: skip
+    }
     (tmp_path / "boxes.json").write_text(json.dumps(content))
     np.save(tmp_path / "x.npy", np.zeros((2, 1, 10, 20), np.float32))
     spec = TensorSpec(name="x", shape=(1, 1, 10, 20), dtype="float32")
@@ -93,9 +97,15 @@ def test_that_samples_from_arrays_take_boxes_in_the_order_of_the_file(tmp_path):
 
 
 BAD_LINES = [
-    "0 0.5 0.5 0.2", "a 0.5 0.5 0.2 0.2", "-1 0.5 0.5 0.2 0.2", "0 0.5 0.5 nan 0.2",
-    "0 1.5 0.5 0.2 0.2", "0 0.5 0.5 -0.2 0.2", "0 0.5 0.5 0.2 0.2 0.9", "1e400 0 0 0 0",
-]  # fmt: skip
+    "0 0.5 0.5 0.2",
+    "a 0.5 0.5 0.2 0.2",
+    "-1 0.5 0.5 0.2 0.2",
+    "0 0.5 0.5 nan 0.2",
+    "0 1.5 0.5 0.2 0.2",
+    "0 0.5 0.5 -0.2 0.2",
+    "0 0.5 0.5 0.2 0.2 0.9",
+    "1e400 0 0 0 0",
+]
 
 
 @pytest.mark.parametrize("line", BAD_LINES)
@@ -126,7 +136,7 @@ def spoilt(content, **changes):
         (lambda c: c["images"][0].update(width=400) or c, "labels-size-mismatch"),
         (lambda c: c["images"][0].update(file_name="other.png") or c, "label-missing"),
     ],
-)  # fmt: skip
+)
 def test_that_a_file_of_coco_that_does_not_fit_is_refused(tmp_path, change, code):
     content = write_pictures(tmp_path)
     (tmp_path / "boxes.json").write_text(json.dumps(change(content)))

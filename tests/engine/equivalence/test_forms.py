@@ -132,9 +132,10 @@ def test_that_a_prepared_program_of_another_function_stops_the_calibration(engin
     assert engine.run(made, "prepare") == "done"
     compare = calibrate.compare_prepared
     monkeypatch.setattr(
-        calibrate, "compare_prepared",
+        calibrate,
+        "compare_prepared",
         lambda context, samples, prepared: compare(context, samples, negated(prepared)),
-    )  # fmt: skip
+    )
     assert engine.run(made, "calibrate") == "failed"
     assert engine.failure.code == "prepared-program-differs"
     assert "networks.py" in engine.failure.message

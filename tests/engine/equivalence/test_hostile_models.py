@@ -109,9 +109,19 @@ def answered(model):
 
 
 BAD = [
-    flooding, claiming_a_huge_answer, leaving_a_process, closing_all, closing_all_and_waiting,
-    exiting, killing_itself, killing_its_server, endless, too_large, wordless, interrupting,
-]  # fmt: skip
+    flooding,
+    claiming_a_huge_answer,
+    leaving_a_process,
+    closing_all,
+    closing_all_and_waiting,
+    exiting,
+    killing_itself,
+    killing_its_server,
+    endless,
+    too_large,
+    wordless,
+    interrupting,
+]
 
 
 @for_each("model", BAD)

@@ -18,9 +18,7 @@ DEVICE = "ethos-u55-128"
 
 
 def packed(engine, **options):
-    made = edits.set_target(
-        project("small", **CALIBRATED), TargetChoice(id=DEVICE, options=options)
-    )
+    made = edits.set_target(project("small", **CALIBRATED), TargetChoice(id=DEVICE, options=options))
     made = edits.assign(made, "module_name", "fc", "cpu") if options.get("integer_io") else made
     assert engine.run(made, "package", "evaluate", "verify", "run") == "done", engine.failure
     folder = engine.path(made, "package")
@@ -29,9 +27,7 @@ def packed(engine, **options):
 
 
 def test_that_integers_are_handed_on_with_scale_and_zero_point_and_as_test_cases(engine):
-    from executorch.devtools.bundled_program.serialize import (
-        deserialize_from_flatbuffer_to_bundled_program,
-    )
+    from executorch.devtools.bundled_program.serialize import deserialize_from_flatbuffer_to_bundled_program
 
     made, manifest, note = packed(engine, integer_io=True)
     (into,), (out_of,) = manifest["inputs"], manifest["outputs"]
@@ -56,9 +52,7 @@ def test_that_integers_are_handed_on_with_scale_and_zero_point_and_as_test_cases
 @pytest.mark.slow
 def test_that_only_quantized_borders_become_integers(engine):
     options = {"integer_io": True}
-    made = edits.set_target(
-        project("wide_networks.py:indexed"), TargetChoice(id=DEVICE, options=options)
-    )
+    made = edits.set_target(project("wide_networks.py:indexed"), TargetChoice(id=DEVICE, options=options))
     assert engine.run(made, "package", "evaluate", "run") == "done", engine.failure
     manifest = json.loads((engine.path(made, "package") / "manifest.json").read_text())
     assert [each["dtype"] for each in manifest["inputs"]] == ["int64", "int8"]

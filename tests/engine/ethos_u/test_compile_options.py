@@ -20,9 +20,7 @@ def lowered(engine):
     """A function that lowers a model and returns the project with the TOSA program and the .pte."""
 
     def made(model, **options):
-        wanted = edits.set_target(
-            project(model, target=DEVICE), TargetChoice(id=DEVICE, options=options)
-        )
+        wanted = edits.set_target(project(model, target=DEVICE), TargetChoice(id=DEVICE, options=options))
         assert engine.run(wanted, "lower", "evaluate") == "done", engine.failure
         folder = engine.path(wanted, "lower")
         tosa, program = folder / "delegate_0.tosa", folder / "program.pte"

@@ -7,14 +7,7 @@ import pytest
 
 from tests.engine.in_process import Engine
 from workbench.engine.ethos_u.capture.vela_models import compiled_model
-from workbench.engine.ethos_u.corrected_cycles import (
-    PERFORMANCE,
-    SHAPES,
-    UNITS,
-    by_id,
-    corrected,
-    number,
-)
+from workbench.engine.ethos_u.corrected_cycles import PERFORMANCE, SHAPES, UNITS, by_id, corrected, number
 from workbench.engine.ethos_u.estimate import estimate, totals
 from workbench.project import store
 from workbench.project.model import TargetChoice
@@ -50,9 +43,7 @@ RENESAS = "\n".join(
 )
 
 
-def compile_tosa(
-    name, device, system="Ethos_U55_High_End_Embedded", mode="Shared_Sram", ini="Arm/vela.ini"
-):
+def compile_tosa(name, device, system="Ethos_U55_High_End_Embedded", mode="Shared_Sram", ini="Arm/vela.ini"):
     return compiled_model(
         [
             f"--accelerator-config={device}",
@@ -66,9 +57,7 @@ def compile_tosa(
 
 
 def of_kind(model, cycles, kind):
-    return [
-        cycles[key] for key, row in by_id(model, PERFORMANCE).items() if row["operator"] == kind
-    ]
+    return [cycles[key] for key, row in by_id(model, PERFORMANCE).items() if row["operator"] == kind]
 
 
 def test_that_an_operation_without_activation_is_not_charged_a_table_look_up(tmp_path):
@@ -151,9 +140,7 @@ def test_that_pools_and_transposes_of_u85_take_a_quarter_of_the_steps_that_vela_
         assert 0.24 * stated < cycles[key].waits["MACs"] < 0.45 * stated
 
 
-@pytest.mark.parametrize(
-    "device", ["ethos-u55-32", "ethos-u55-64", "ethos-u65-256", "ethos-u65-512"]
-)
+@pytest.mark.parametrize("device", ["ethos-u55-32", "ethos-u55-64", "ethos-u65-256", "ethos-u65-512"])
 def test_that_corrected_cycles_are_never_more_than_vela_says_nor_less_than_memory(device):
     u65 = ("Ethos_U65_High_End", "Dedicated_Sram_384KB") if "u65" in device else ()
     model = compile_tosa("keyword_u55.tosa", device, *u65)

@@ -18,9 +18,12 @@ WIDE = {"calibration": DataSource(spec="wide_networks.py:samples")}
 def with_kernels(model, kernels, config="a8w8", target="ethos-u55-128", **options):
     """Return a project whose stride of 4 is left to the CPU, as it is written."""
     made = project(f"wide_networks.py:{model}", config, target, **WIDE)
-    return edits.set_target(made, TargetChoice(id=target, options={
-        **({"cpu_kernels": kernels} if kernels else {}), STRIDES: False, **options
-    }))  # fmt: skip
+    return edits.set_target(
+        made,
+        TargetChoice(
+            id=target, options={**({"cpu_kernels": kernels} if kernels else {}), STRIDES: False, **options}
+        ),
+    )
 
 
 def lowered(engine, made):
@@ -34,13 +37,7 @@ def spaces(result):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kernels", "space"),
-    [
-        ("", "quantized_decomposed"),
-        ("cortex_m", "cortex_m"),
-    ],
-)
+@pytest.mark.parametrize(("kernels", "space"), [("", "quantized_decomposed"), ("cortex_m", "cortex_m")])
 def test_that_quantize_and_dequantize_come_from_the_library_that_is_wanted(engine, kernels, space):
     result = lowered(engine, with_kernels("strided", kernels))
     assert f"{space}::quantize_per_tensor.out" in result.kernels
@@ -49,9 +46,7 @@ def test_that_quantize_and_dequantize_come_from_the_library_that_is_wanted(engin
     assert "at the border" in border.reason
 
 
-@pytest.mark.parametrize(
-    "kernels", ["cmsis_nn", pytest.param("cmsis_nn_dsp", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kernels", ["cmsis_nn", pytest.param("cmsis_nn_dsp", marks=pytest.mark.slow)])
 def test_that_cmsis_nn_computes_what_the_npu_lacks(engine, kernels):
     result = lowered(engine, with_kernels("strided", kernels, integer_io=True))
     assert result.kernels == ("cortex_m::quantized_conv2d.out",)
@@ -78,10 +73,7 @@ def test_that_the_program_carries_the_scratch_of_cmsis_nn_and_the_lines_to_build
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "config", "target"),
-    [
-        ("strided_contiguous", "a8w8", "ethos-u55-128"),
-        ("strided", "a16w8", "ethos-u65-256"),
-    ],
+    [("strided_contiguous", "a8w8", "ethos-u55-128"), ("strided", "a16w8", "ethos-u65-256")],
 )
 def test_that_channels_first_and_sixteen_bits_stay_in_float(engine, model, config, target):
     result = lowered(engine, with_kernels(model, "cmsis_nn", config, target))
@@ -116,10 +108,7 @@ def test_that_operators_without_a_kernel_for_integers_are_not_given_any(engine):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "kernel"),
-    [
-        ("a8w8-per-tensor", "cortex_m::quantized_linear.out"),
-        ("a8w8", "aten::linear.out"),
-    ],
+    [("a8w8-per-tensor", "cortex_m::quantized_linear.out"), ("a8w8", "aten::linear.out")],
 )
 def test_that_cmsis_nn_takes_a_linear_that_a_rule_keeps_off_if_its_weights_have_one_grid(
     engine, config, kernel

@@ -55,17 +55,35 @@ class Refused(NamedTuple):
 
 
 REFUSED = [
-    Refused(RESIDUAL, "ethos-u65-256", "conv2d_2", "could not run on NPU",
-            [("node_name", "add_1", "cpu"), ("module_name", "b", "a8w8")]),
-    Refused("softmax", "ethos-u65-256", "conv2d", "could not run on NPU",
-            [("node_name", "softmax", "cpu"), ("module_name", "conv", "a8w8")]),
-    Refused("wide_networks.py:growing", "ethos-u65-256", "conv_transpose2d",
-            "could not run on NPU",
-            [("node_name", "conv_transpose2d", config) for config in ("cpu", "a8w8")]),
-    Refused("wide_networks.py:summing", "ethos-u85-256", "cumsum",
-            "only supports torch.int8 weights",
-            [("node_name", "cumsum", config) for config in ("cpu", "a8w8")]),
-]  # fmt: skip
+    Refused(
+        RESIDUAL,
+        "ethos-u65-256",
+        "conv2d_2",
+        "could not run on NPU",
+        [("node_name", "add_1", "cpu"), ("module_name", "b", "a8w8")],
+    ),
+    Refused(
+        "softmax",
+        "ethos-u65-256",
+        "conv2d",
+        "could not run on NPU",
+        [("node_name", "softmax", "cpu"), ("module_name", "conv", "a8w8")],
+    ),
+    Refused(
+        "wide_networks.py:growing",
+        "ethos-u65-256",
+        "conv_transpose2d",
+        "could not run on NPU",
+        [("node_name", "conv_transpose2d", config) for config in ("cpu", "a8w8")],
+    ),
+    Refused(
+        "wide_networks.py:summing",
+        "ethos-u85-256",
+        "cumsum",
+        "only supports torch.int8 weights",
+        [("node_name", "cumsum", config) for config in ("cpu", "a8w8")],
+    ),
+]
 
 
 def named(cases, quick):
@@ -102,9 +120,7 @@ TRANSPOSED_CONVOLUTION = ("node_target", "aten.conv_transpose2d.input")
 PER_TENSOR = QuantConfig(weight=Weight(bits=4, per_channel=False))
 
 
-@pytest.mark.parametrize(
-    "target", ["ethos-u55-128", pytest.param("ethos-u85-256", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("target", ["ethos-u55-128", pytest.param("ethos-u85-256", marks=pytest.mark.slow)])
 def test_that_4_bits_a_channel_are_warned_of_where_executorch_takes_the_wrong_axis(engine, target):
     made = uncorrected("wide_networks.py:growing", "a8w4", target)
     assert foreseen(engine, made) == ["conv_transpose2d"]

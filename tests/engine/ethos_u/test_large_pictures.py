@@ -17,9 +17,7 @@ def net():
 """
 
 
-@pytest.mark.parametrize(
-    "target", ["ethos-u55-128", pytest.param("ethos-u65-256", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("target", ["ethos-u55-128", pytest.param("ethos-u65-256", marks=pytest.mark.slow)])
 def test_that_a_network_for_large_pictures_is_compiled(engine, target):
     (engine.folder / "large.py").write_text(SOURCE)
     made = project("large.py:net", target=target)

@@ -31,10 +31,24 @@ U85 = ("ethos-u85-512", "Ethos_U85_SYS_DRAM_Mid", "Dedicated_Sram_256KB")
 def test_that_commands_are_named_as_vela_names_them(name, target, tmp_path):
     accelerator, system, mode = target
     command = [
-        sys.executable, "-m", "ethosu.vela", TOSA / name, "--accelerator-config", accelerator,
-        "--system-config", system, "--memory-mode", mode, "--config", "Arm/vela.ini",
-        "--output-format", "raw", "--output-dir", tmp_path, "--verbose-register-command-stream",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "ethosu.vela",
+        TOSA / name,
+        "--accelerator-config",
+        accelerator,
+        "--system-config",
+        system,
+        "--memory-mode",
+        mode,
+        "--config",
+        "Arm/vela.ini",
+        "--output-format",
+        "raw",
+        "--output-dir",
+        tmp_path,
+        "--verbose-register-command-stream",
+    ]
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     listed = [(int(o, 16), n, int(p)) for o, n, p in LINE.findall(told.stdout)]
     (packed,) = tmp_path.glob("*.npz")

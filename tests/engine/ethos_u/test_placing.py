@@ -23,8 +23,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "match", "kept"),
-    [pytest.param(*r, marks=[pytest.mark.slow] * (r[1] != "fc")) for r in RULES],
+    ("kind", "match", "kept"), [pytest.param(*r, marks=[pytest.mark.slow] * (r[1] != "fc")) for r in RULES]
 )
 def test_that_a_rule_keeps_what_it_names_off_the_npu(engine, kind, match, kept):
     made = edits.assign(project("small", **CALIBRATED), kind, match, "cpu")

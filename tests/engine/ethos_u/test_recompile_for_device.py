@@ -14,11 +14,7 @@ from executorch.backends.arm.ethosu.backend import EthosUBackend
 from tests.engine.acceleration import programs
 from tests.problems import refused
 from workbench.engine.ethos_u.capture.lowering import capture_tosa
-from workbench.engine.ethos_u.recompile_for_device import (
-    delegates,
-    has_same_tosa,
-    recompile_for_device,
-)
+from workbench.engine.ethos_u.recompile_for_device import delegates, has_same_tosa, recompile_for_device
 from workbench.engine.toolchain_patches.gate import applied
 
 pytestmark = [
@@ -37,9 +33,7 @@ TARGETS = [
 ]
 
 
-@pytest.fixture(
-    scope="module", params=programs.marked(["a8w8", "two delegates"], {"two delegates"})
-)
+@pytest.fixture(scope="module", params=programs.marked(["a8w8", "two delegates"], {"two delegates"}))
 def lowered(request: pytest.FixtureRequest) -> tuple[Any, Any, list[bytes]]:
     program = programs.exported(request.param)
     with applied(), capture_tosa() as tosa:
@@ -92,9 +86,7 @@ def test_that_a_target_vela_does_not_know_is_an_error_with_a_sentence(
     capfd.readouterr()
 
 
-def test_that_one_flatbuffer_is_captured_for_each_delegate(
-    lowered: tuple[Any, Any, list[bytes]],
-) -> None:
+def test_that_one_flatbuffer_is_captured_for_each_delegate(lowered: tuple[Any, Any, list[bytes]]) -> None:
     _, manager, tosa = lowered
     assert len(tosa) == len(delegates(manager))
     assert all(b"TOSA" in flatbuffer[:16] for flatbuffer in tosa)

@@ -13,12 +13,7 @@ import pytest
 from tests.engine.in_process import CALIBRATED, project, without
 from tests.fakes import checkout, fvp, runner_elf
 from tests.fakes.board import FakeBoard, lines_of
-from workbench.deploy.simulators.discovery import (
-    BoardLink,
-    MachineSettings,
-    load_settings,
-    save_settings,
-)
+from workbench.deploy.simulators.discovery import BoardLink, MachineSettings, load_settings, save_settings
 from workbench.npu.program import load
 from workbench.pipeline.plan import plan
 from workbench.project import edits
@@ -130,21 +125,24 @@ def test_that_operators_on_the_cpu_are_simulated_too(engine):
 
 
 @pytest.mark.parametrize(
-    "wanted",
-    [*(pytest.param(n, marks=pytest.mark.slow) for n in ("semihosting", "embedded")), "address"],
+    "wanted", [*(pytest.param(n, marks=pytest.mark.slow) for n in ("semihosting", "embedded")), "address"]
 )
-def test_that_a_runner_built_for_the_program_runs_it(
-    engine, machine, monkeypatch, tmp_path, wanted
-):
+def test_that_a_runner_built_for_the_program_runs_it(engine, machine, monkeypatch, tmp_path, wanted):
     made = integer("small")
     tools = checkout.tools(tmp_path / "tools")
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     save_settings(load_settings().model_copy(update={"runners": ()}))
     options = {"checkout": str(checkout.make(tmp_path / "executorch")), "wanted": wanted}
     engine.send(
-        RunStudy(job="b", study="runner", project=made, folder=str(engine.folder),
-                 options={**options, "address": "0x62000000"}, cache_root=str(engine.cache.root))
-    )  # fmt: skip
+        RunStudy(
+            job="b",
+            study="runner",
+            project=made,
+            folder=str(engine.folder),
+            options={**options, "address": "0x62000000"},
+            cache_root=str(engine.cache.root),
+        )
+    )
     assert engine.follow() == "done", engine.events
     built = Path(load_settings().runners[0])
     assert built.parent.name.startswith(f"ethos-u55-128-shared_sram-{wanted}")
@@ -240,9 +238,7 @@ def test_that_a_board_that_cannot_be_read_fails_simulate_with_its_cause(engine):
         ("wide_networks.py:gru_cell", "a8w8", "aten.split_with_sizes_copy.default"),
     ],
 )
-def test_that_views_and_lists_between_operators_on_the_cpu_are_simulated(
-    engine, network, config, kernel
-):
+def test_that_views_and_lists_between_operators_on_the_cpu_are_simulated(engine, network, config, kernel):
     made = without(project(network, config), "written_out_cells")
     assert engine.run(made, "run", "evaluate") == "done", engine.events
     result = engine.result(made, "run")

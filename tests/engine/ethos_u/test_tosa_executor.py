@@ -37,15 +37,12 @@ def reference(program, inputs, names):
     for at in range(len(inputs[0]) if inputs else 1):
         sample = [np.ascontiguousarray(values[at]) for values in inputs]
         outputs, status = model.run(
-            exposed(program, names), sample, verbosity="NONE",
-            initialize_variable_tensor_from_numpy=True,
-        )  # fmt: skip
+            exposed(program, names), sample, verbosity="NONE", initialize_variable_tensor_from_numpy=True
+        )
         if status != model.GraphStatus.TOSA_VALID:
             return None
         rows.append([np.array(values) for values in outputs])
-    return {
-        name: np.stack(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
-    }
+    return {name: np.stack(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 def outcome(program, inputs):
@@ -75,8 +72,11 @@ def random_operators(seeds):
 
 
 def assert_equal(outcomes):
-    wrong = {k: n for k, n in outcomes.items() if k[1] not in {
-        "equal", "refused by both", "left to the reference model"}}  # fmt: skip
+    wrong = {
+        k: n
+        for k, n in outcomes.items()
+        if k[1] not in {"equal", "refused by both", "left to the reference model"}
+    }
     assert not wrong
     assert sum(n for k, n in outcomes.items() if k[1] == "equal") > 0.9 * outcomes.total()
 

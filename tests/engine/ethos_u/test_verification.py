@@ -96,9 +96,7 @@ def test_that_run_takes_what_verify_executed(engine, monkeypatch):
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_that_the_reference_model_computes_all_where_the_executor_is_wrong(
-    engine, monkeypatch, inside
-):
+def test_that_the_reference_model_computes_all_where_the_executor_is_wrong(engine, monkeypatch, inside):
     right = verified(engine, samples=6)
     wrong_from(monkeypatch, 0, (lambda e: e.visible[0]) if inside else None)
     again = verified(engine, samples=6)
@@ -117,9 +115,7 @@ def test_that_a_wrong_sample_is_settled_by_the_reference_model(engine, monkeypat
     assert result.compiled.equal == result.compiled.elements
 
 
-def test_that_an_operator_the_executor_does_not_know_is_left_to_the_reference_model(
-    engine, monkeypatch
-):
+def test_that_an_operator_the_executor_does_not_know_is_left_to_the_reference_model(engine, monkeypatch):
     from workbench.engine.ethos_u.tosa import executor
 
     known = verified(engine, samples=5)

@@ -15,9 +15,13 @@ from workbench.results import GRAPH_FILE
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 INTEGER = {
-    "data_in_width": 6, "data_in_frac_width": 3, "weight_width": 5, "weight_frac_width": 3,
-    "bias_width": 8, "bias_frac_width": 6,
-}  # fmt: skip
+    "data_in_width": 6,
+    "data_in_frac_width": 3,
+    "weight_width": 5,
+    "weight_frac_width": 3,
+    "bias_width": 8,
+    "bias_frac_width": 6,
+}
 
 
 def branching(target="ethos-u85-256", **fields):

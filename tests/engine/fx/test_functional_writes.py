@@ -77,9 +77,13 @@ class Usual(nn.Module):
     def __init__(self):
         super().__init__()
         self.block = nn.Sequential(
-            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Dropout(0.1),
-            nn.Conv2d(4, 4, 3), nn.Hardswish(inplace=True),
-        )  # fmt: skip
+            nn.Conv2d(3, 4, 3),
+            nn.BatchNorm2d(4),
+            nn.ReLU(inplace=True),
+            nn.Dropout(0.1),
+            nn.Conv2d(4, 4, 3),
+            nn.Hardswish(inplace=True),
+        )
 
     def forward(self, x):
         y = self.block(x)
@@ -208,13 +212,17 @@ def _piece(value, draw):
 
 
 _VIEWS = (
-    _slice, _slice, _selected, _turned, _piece,
+    _slice,
+    _slice,
+    _selected,
+    _turned,
+    _piece,
     lambda value, draw: value.flatten() if draw.random() < 0.3 else value.unsqueeze(0),
     lambda value, draw: value.contiguous(),
     # torch.export traces dropout of a value with gaps as a copy without gaps.
     lambda value, draw: torch.dropout(value, 0.1, False) if value.is_contiguous() else value,
     lambda value, draw: value.squeeze(),
-)  # fmt: skip
+)
 
 
 def _add(value, draw, known):

@@ -68,9 +68,15 @@ def test_that_what_is_returned_one_by_one_is_the_models_output_when_joined(kind)
 
 
 DIVISIBLE = (
-    networks.AlongChannels, networks.LastDimension, networks.Stacked, networks.Written,
-    networks.Scales, networks.InDictionary, networks.Decoded, networks.Flagged,
-)  # fmt: skip
+    networks.AlongChannels,
+    networks.LastDimension,
+    networks.Stacked,
+    networks.Written,
+    networks.Scales,
+    networks.InDictionary,
+    networks.Decoded,
+    networks.Flagged,
+)
 
 
 @for_each("kind", DIVISIBLE)
@@ -140,10 +146,13 @@ def test_that_what_an_operation_after_the_parts_does_is_kept_in_the_split_progra
 @pytest.mark.parametrize(
     ("kind", "factors"),
     [
-        (networks.Written, ()), (networks.Scales, ()), (networks.Decoded, ()),
-        (networks.Written, (64.0, 1.0)), (networks.Scales, (64.0, 1.0, 32.0, 0.5)),
+        (networks.Written, ()),
+        (networks.Scales, ()),
+        (networks.Decoded, ()),
+        (networks.Written, (64.0, 1.0)),
+        (networks.Scales, (64.0, 1.0, 32.0, 0.5)),
     ],
-)  # fmt: skip
+)
 def test_that_the_c_function_joins_the_codes_to_the_models_output(kind, factors, tmp_path):
     model, example = networks.made(kind)
     split = () if factors else (0,)
@@ -154,9 +163,7 @@ def test_that_the_c_function_joins_the_codes_to_the_models_output(kind, factors,
         values = torch.round(value / grid["scale"]) + grid["zero_point"]
         codes.append(values.to(torch.int16).numpy())
         ports.append({"shape": list(value.shape), "dtype": "int16", **grid})
-    (tmp_path / "net_outputs.h").write_text(
-        output_header(outputs.exported.model_outputs, ports, "net")
-    )
+    (tmp_path / "net_outputs.h").write_text(output_header(outputs.exported.model_outputs, ports, "net"))
     joined = computed(tmp_path, codes, outputs.exported.model_outputs[0])
     reals = [
         torch.from_numpy((c.astype(np.float32) - p["zero_point"]) * np.float32(p["scale"]))
@@ -177,8 +184,6 @@ def computed(folder, codes, output):
         f'#include <stdio.h>\n#include "net_outputs.h"\n{arrays}static float out[{count}];\n'
         f"int main(void) {{ {call} fwrite(out, 4, {count}, stdout); return 0; }}\n"
     )
-    subprocess.run(
-        ["cc", "-Wall", "-Werror", "-O1", "main.c", "-o", "main"], cwd=folder, check=True
-    )
+    subprocess.run(["cc", "-Wall", "-Werror", "-O1", "main.c", "-o", "main"], cwd=folder, check=True)
     done = subprocess.run([str(folder / "main")], capture_output=True, check=True)
     return np.frombuffer(done.stdout, np.float32)

@@ -67,9 +67,7 @@ def test_that_the_second_call_of_a_module_is_another_group(blocks: GraphSnapshot
 
 def test_that_modules_never_called_are_listed_with_their_class(blocks: GraphSnapshot) -> None:
     never = blocks.modules_by_path["never"]
-    assert (never.type_name, never.parent, never.parameters) == (
-        "torch.nn.modules.linear.Linear", "", 10,
-    )  # fmt: skip
+    assert (never.type_name, never.parent, never.parameters) == ("torch.nn.modules.linear.Linear", "", 10)
     assert blocks.modules_by_path["blocks.1"].parent == "blocks"
 
 
@@ -109,9 +107,7 @@ def test_that_strict_export_gives_the_same_groups() -> None:
 
 def test_that_dynamic_sizes_keep_their_symbol() -> None:
     batch = torch.export.Dim("batch", min=2, max=8)
-    program = torch.export.export(
-        Blocks().eval(), (torch.randn(2, 4),), dynamic_shapes=({0: batch},)
-    )
+    program = torch.export.export(Blocks().eval(), (torch.randn(2, 4),), dynamic_shapes=({0: batch},))
     shape = snapshot(program, "float").node("linear").outputs[0].shape
     assert isinstance(shape[0], str)
     assert shape[1] == 4
@@ -124,9 +120,7 @@ def test_that_the_branches_of_cond_are_nested_groups() -> None:
     assert relu.id == "cond/true/relu"
     assert relu.group == ("cond", "true")
     assert graph.node("cond").kind == "control"
-    assert {node.id for node in graph.producers("cond")} == {
-        "gt", "cond/true/output", "cond/false/output",
-    }  # fmt: skip
+    assert {node.id for node in graph.producers("cond")} == {"gt", "cond/true/output", "cond/false/output"}
     assert "p_right_weight" in {node.id for node in graph.producers("cond/false/linear")}
 
 

@@ -31,9 +31,7 @@ class Small(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU())
-        self.each = nn.Sequential(
-            nn.Conv2d(16, 16, 3, 1, 1, groups=16), nn.BatchNorm2d(16), nn.ReLU()
-        )
+        self.each = nn.Sequential(nn.Conv2d(16, 16, 3, 1, 1, groups=16), nn.BatchNorm2d(16), nn.ReLU())
         self.point = nn.Sequential(nn.Conv2d(16, 16, 1), nn.BatchNorm2d(16), nn.ReLU())
         self.pool, self.classifier = nn.AdaptiveAvgPool2d(1), nn.Linear(16, 4)
 
@@ -41,9 +39,7 @@ class Small(nn.Module):
         return self.classifier(self.pool(self.point(self.each(self.stem(x)))).flatten(1))
 
 
-@pytest.fixture(
-    scope="module", params=["small", pytest.param("MobileNetV1", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="module", params=["small", pytest.param("MobileNetV1", marks=pytest.mark.slow)])
 def levels(request: pytest.FixtureRequest) -> Levels:
     return levels_of(request.param)
 

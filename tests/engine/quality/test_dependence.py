@@ -11,9 +11,7 @@ from workbench.results import Dependence
 
 pytestmark = pytest.mark.engine
 
-PAIRS = [
-    Sample(i, (torch.tensor([1.0 + i, -2.0]), torch.tensor([0.5, 3.0 * i])), None) for i in range(3)
-]
+PAIRS = [Sample(i, (torch.tensor([1.0 + i, -2.0]), torch.tensor([0.5, 3.0 * i])), None) for i in range(3)]
 
 
 def both(a, b):
@@ -28,9 +26,14 @@ def found(floating, program, samples=PAIRS, names=("a", "b")):
 
 @for_each(
     ("program", "ignored"),
-    [(both, ()), (lambda a, b: [a * 2.0], ("b",)), (lambda a, b: [b + 0.0], ("a",)),
-     (lambda a, b: [torch.ones(2)], ("a", "b")), (lambda a, b: [a, b], ())],
-)  # fmt: skip
+    [
+        (both, ()),
+        (lambda a, b: [a * 2.0], ("b",)),
+        (lambda a, b: [b + 0.0], ("a",)),
+        (lambda a, b: [torch.ones(2)], ("a", "b")),
+        (lambda a, b: [a, b], ()),
+    ],
+)
 def test_that_an_input_that_only_the_program_ignores_is_found(program, ignored):
     assert found(both, program) == Dependence(ignored=ignored)
 

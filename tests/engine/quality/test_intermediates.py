@@ -78,9 +78,7 @@ def test_that_samples_are_listed_worst_first_and_shares_of_the_error_sum_to_one(
     assert sum(t.error_share or 0.0 for t in found.tensors) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize(
-    "network", ["lengths", pytest.param("lengths_twice", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("network", ["lengths", pytest.param("lengths_twice", marks=pytest.mark.slow)])
 def test_that_a_table_at_the_end_of_a_decomposed_operator_is_compared_with_itself(engine, network):
     made = project(f"wide_networks.py:{network}")
     assert engine.run(made, "verify", "evaluate") == "done", engine.failure

@@ -53,9 +53,7 @@ def test_that_a_part_that_its_range_loses_makes_the_program_not_accurate(engine)
 def test_that_the_split_program_has_a_range_for_each_part_and_the_models_outputs(engine):
     before = joining()
     evaluated(engine, before)
-    suggestion, _ = outputs.split_output(
-        engine.result(before, "evaluate"), engine.result(before, "export")
-    )
+    suggestion, _ = outputs.split_output(engine.result(before, "evaluate"), engine.result(before, "export"))
     assert suggestion.id == "split_output"
     made = suggestion.edit(before)
     found = evaluated(engine, made)
@@ -72,9 +70,7 @@ def test_that_the_split_program_has_a_range_for_each_part_and_the_models_outputs
 def test_that_the_divided_program_holds_all_parts_in_one_range(engine):
     before = joining()
     evaluated(engine, before)
-    _, suggestion = outputs.split_output(
-        engine.result(before, "evaluate"), engine.result(before, "export")
-    )
+    _, suggestion = outputs.split_output(engine.result(before, "evaluate"), engine.result(before, "export"))
     assert suggestion.id == "normalise_output"
     made = suggestion.edit(before)
     assert [len(row) for row in made.output_factors] == [2]
@@ -99,10 +95,7 @@ def test_that_the_note_and_header_of_a_divided_program_say_its_factors(engine):
     evaluated(engine, made, "package")
     folder = engine.path(made, "package")
     (output,) = json.loads((folder / "manifest.json").read_text())["model_outputs"]
-    assert [(port["position"], port["factor"]) for port in output["ports"]] == [
-        (0, 256.0),
-        (0, 1.0),
-    ]
+    assert [(port["position"], port["factor"]) for port in output["ports"]] == [(0, 256.0), (0, 1.0)]
     assert "box by 256, score by 1" in next(folder.glob("*.md")).read_text()
     header = next(folder.glob("*_outputs.h")).read_text()
     assert "_join_output_0(const float *part0, float *output)" in header
@@ -144,8 +137,7 @@ def test_that_an_output_that_joins_nothing_cannot_be_split(engine):
 
 def test_that_a_metric_gets_all_outputs_and_labels_of_any_kind(engine):
     made = joining(
-        "with_metric",
-        evaluation=Evaluation(data=LABELLED, metric="joining_networks.py:second_output"),
+        "with_metric", evaluation=Evaluation(data=LABELLED, metric="joining_networks.py:second_output")
     )
     found = evaluated(engine, made)
     assert found.metric_float == 1.0

@@ -31,6 +31,4 @@ def test_that_nothing_is_kept_of_a_sample_that_continues_or_beyond_the_limit(mon
     monkeypatch.setattr(sample_outputs, "_LIMIT_BYTES", 24)
     outputs.add(sample([3.0]), *OUTPUTS)
     outputs.add(sample([4.0]), *OUTPUTS)
-    assert [outputs.get(sample([v])) is None for v in (1.0, 2.0, 3.0, 4.0)] == [
-        True, True, False, True,
-    ]  # fmt: skip
+    assert [outputs.get(sample([v])) is None for v in (1.0, 2.0, 3.0, 4.0)] == [True, True, False, True]

@@ -89,9 +89,17 @@ def test_that_scores_of_every_class_are_objects_of_their_own():
 
 @pytest.mark.parametrize(
     "value",
-    [None, 3, {}, {"boxes": [BOX]}, found([BOX], [0.5, 0.5], [0]), found([BOX], [np.nan], [0]),
-     found([[1, 2, 3]], [0.5], [0]), found([BOX], ["a"], [0])],
-)  # fmt: skip
+    [
+        None,
+        3,
+        {},
+        {"boxes": [BOX]},
+        found([BOX], [0.5, 0.5], [0]),
+        found([BOX], [np.nan], [0]),
+        found([[1, 2, 3]], [0.5], [0]),
+        found([BOX], ["a"], [0]),
+    ],
+)
 def test_that_a_decoder_that_returns_something_else_is_refused(value):
     with pytest.raises(WorkbenchError) as caught:
         objects_of(value, "heads.py, line 3")

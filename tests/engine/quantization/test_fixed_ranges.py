@@ -76,8 +76,7 @@ def test_that_a_branch_that_never_runs_can_be_given_ranges(engine):
     (engine.folder / "positive.py").write_text(
         "import torch\n\n\ndef ones():\n    yield torch.ones(1, 3, 8, 8)\n"
     )
-    made = project("branching", target="ethos-u85-256",
-                   calibration=DataSource(spec="positive.py:ones"))  # fmt: skip
+    made = project("branching", target="ethos-u85-256", calibration=DataSource(spec="positive.py:ones"))
     made = edits.choose_method(made, "all", "", "mse")
     assert engine.run(made, "convert") == "failed"
     rows = {row.node: row for row in engine.result(made, "calibrate").ranges}

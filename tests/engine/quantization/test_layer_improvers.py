@@ -87,9 +87,7 @@ def test_that_rows_of_inputs_times_the_weights_are_a_layers_outputs(layer, shape
         pytest.param("overwriting", "rounding", 0.5, marks=pytest.mark.slow),
     ],
 )
-def test_that_an_improver_gains_on_samples_that_calibration_did_not_see(
-    engine, model, improver, gain
-):
+def test_that_an_improver_gains_on_samples_that_calibration_did_not_see(engine, model, improver, gain):
     target = "ethos-u85-256" if model == "normed" else "ethos-u55-128"
     plain = project(model, "a8w4", target, **DATA)
     made = improved(plain, improver)
@@ -181,11 +179,7 @@ def test_that_the_chosen_integers_are_those_of_the_compiled_program(
             assert torch.allclose(weight / step, integers, atol=1e-3)
         differ += int((integers != (former / old).round()).sum())
         columns = {tuple(sorted(row.int().tolist())) for row in integers}
-        decoded = {
-            tuple(sorted(column.astype(np.int64).tolist()))
-            for matrix in seen
-            for column in matrix.T
-        }
+        decoded = {tuple(sorted(column.astype(np.int64).tolist())) for matrix in seen for column in matrix.T}
         assert columns <= decoded, name
     assert differ
 
@@ -225,9 +219,7 @@ def test_that_the_same_settings_give_the_same_weights_and_another_seed_other_one
     other = edits.set_improving(made, seed=1)
     for each in (made, other):
         improvements(engine, each)
-    first, second = (
-        (engine.path(each, "prepare") / IMPROVED_WEIGHTS).read_bytes() for each in (made, other)
-    )
+    first, second = ((engine.path(each, "prepare") / IMPROVED_WEIGHTS).read_bytes() for each in (made, other))
     assert first != second
     shutil.rmtree(engine.path(made, "prepare"))
     improvements(engine, made)

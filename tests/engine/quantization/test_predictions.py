@@ -25,18 +25,15 @@ BYTE = Scheme(-128, 127)
 @for_each("symmetric", [False, True])
 @for_each(
     ("dtype", "qmin", "qmax", "eps"),
-    [(torch.int8, -128, 127, 2**-16), (torch.int16, -32767, 32767, 2**-12),
-     (torch.uint8, 0, 255, 2**-16)],
-)  # fmt: skip
+    [(torch.int8, -128, 127, 2**-16), (torch.int16, -32767, 32767, 2**-12), (torch.uint8, 0, 255, 2**-16)],
+)
 def test_that_grids_equal_those_of_torchaos_observers(dtype, qmin, qmax, eps, symmetric):
     generator = np.random.default_rng(4)
     scheme = Scheme(qmin, qmax, symmetric, eps, dtype is torch.uint8)
     kind = torch.per_tensor_symmetric if symmetric else torch.per_tensor_affine
     for size in 10.0 ** generator.uniform(-7, 6, 300):
         low, high = np.sort(generator.normal(size=2) * size).tolist()
-        observer = MinMaxObserver(
-            dtype=dtype, qscheme=kind, quant_min=qmin, quant_max=qmax, eps=eps
-        )
+        observer = MinMaxObserver(dtype=dtype, qscheme=kind, quant_min=qmin, quant_max=qmax, eps=eps)
         observer(torch.tensor([low, high]))
         scale, zero_point = observer.calculate_qparams()
         grid = scheme.grid(low, high)
@@ -50,9 +47,7 @@ def histogram_of(x):
 
 
 def measured(x, grid):
-    y = torch.fake_quantize_per_tensor_affine(
-        x, grid.scale, grid.zero_point, grid.qmin, grid.qmax
-    ).double()
+    y = torch.fake_quantize_per_tensor_affine(x, grid.scale, grid.zero_point, grid.qmin, grid.qmax).double()
     return 10 * math.log10(float(x.double().square().sum() / (x.double() - y).square().sum()))
 
 
@@ -62,10 +57,14 @@ def drawn(kind):
     torch.manual_seed(5)
     x = torch.randn(200_000)
     return {
-        "normal": x, "relu": x.relu(), "tails": x**3, "shifted": x + 3.0,
+        "normal": x,
+        "relu": x.relu(),
+        "tails": x**3,
+        "shifted": x + 3.0,
         "spike": torch.cat([x * 0.05, torch.tensor([40.0])]),
-        "far": 0.07 + 0.93 * torch.rand(200_000), "squares": x.square(),
-    }[kind]  # fmt: skip
+        "far": 0.07 + 0.93 * torch.rand(200_000),
+        "squares": x.square(),
+    }[kind]
 
 
 @for_each("kind", ["normal", "relu", "tails", "shifted", "spike", "far", "squares"])
@@ -105,17 +104,14 @@ def test_that_the_least_squared_error_beats_every_other_method():
 
 @for_each("lopsided", [(-1.0, 1.0), (-1.0, 1.7), (-1.7, 1.0), (0.0, 1.0)])
 @for_each(
-    "scheme",
-    [BYTE, Scheme(-128, 127, symmetric=True), Scheme(-32767, 32767, symmetric=True, eps=2**-12)],
+    "scheme", [BYTE, Scheme(-128, 127, symmetric=True), Scheme(-32767, 32767, symmetric=True, eps=2**-12)]
 )
 def test_that_the_least_squared_error_is_never_worse_than_the_extremes(scheme, lopsided):
     x = drawn("tails")
     x = torch.where(x < 0, -x * lopsided[0], x * lopsided[1])
     histogram = histogram_of(x)
     by_id = {m.id: m.range(histogram, scheme) for m in METHODS}
-    assert measured(x, scheme.grid(*by_id["mse"])) >= (
-        measured(x, scheme.grid(*by_id["minmax"])) - 0.1
-    )
+    assert measured(x, scheme.grid(*by_id["mse"])) >= (measured(x, scheme.grid(*by_id["minmax"])) - 0.1)
 
 
 def test_that_of_equal_errors_the_widest_range_is_taken():
@@ -139,9 +135,8 @@ def test_that_stored_histograms_predict_the_samples_within_1_db(engine, observer
     for name, values in (("x", inputs), ("relu", hidden)):
         row = next(r for r in result.ranges if r.node == name)
         histogram = Histogram(
-            arrays["histogram"][row.index], *arrays["edges"][row.index].tolist(),
-            row.zeros, row.mean_square,
-        )  # fmt: skip
+            arrays["histogram"][row.index], *arrays["edges"][row.index].tolist(), row.zeros, row.mean_square
+        )
         for part in (1.0, 0.5, 0.2):
             grid = BYTE.grid(row.minimum * part, row.maximum * part)
             assert histogram.sqnr_db(grid) == pytest.approx(measured(values, grid), abs=1.0)
@@ -165,9 +160,8 @@ def test_that_the_search_of_the_histogram_observer_is_told_beside_other_observer
     made = project("small", config, **ALL_SAMPLES)
     assert engine.run(made, "calibrate") == "done"
     observer = HistogramObserver(
-        dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine,
-        eps=2**-16,
-    )  # fmt: skip
+        dtype=torch.int8, quant_min=-128, quant_max=127, qscheme=torch.per_tensor_affine, eps=2**-16
+    )
     for sample, _ in networks.samples():
         observer(sample)
     scale, zero_point = observer.calculate_qparams()

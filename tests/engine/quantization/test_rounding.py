@@ -5,13 +5,7 @@ import itertools
 import pytest
 import torch
 
-from workbench.engine.quantization.rounding import (
-    Problem,
-    clipped,
-    descended,
-    learned,
-    second_order,
-)
+from workbench.engine.quantization.rounding import Problem, clipped, descended, learned, second_order
 
 pytestmark = pytest.mark.engine
 METHODS = {"gptq": second_order, "rounding": lambda problem: learned(problem, lambda: None)}
@@ -81,9 +75,13 @@ def test_that_wanted_outputs_count_and_not_the_weights_alone():
     """The quantized program's inputs are half of the float program's: weights have to double."""
     x, given = problem(3, rows=8, size=16)
     doubled = Problem(
-        given.weight, given.gram / 4, given.weight @ given.gram / 2, 2.5 * given.scale,
-        given.limit, torch.zeros_like(given.pinned),
-    )  # fmt: skip
+        given.weight,
+        given.gram / 4,
+        given.weight @ given.gram / 2,
+        2.5 * given.scale,
+        given.limit,
+        torch.zeros_like(given.pinned),
+    )
     wanted = x @ given.weight.transpose(1, 2)
     for method in METHODS.values():
         outputs = x / 2 @ (method(doubled) * doubled.scale).transpose(1, 2)

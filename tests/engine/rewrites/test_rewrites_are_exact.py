@@ -14,13 +14,7 @@ from workbench.engine.rewrites.tails import cut_unread_tails
 
 pytestmark = pytest.mark.engine
 U55, U85 = "TOSA-1.0+INT+int16+int4+u55", "TOSA-1.0+INT+int16+int4+cf"
-ALL = (
-    cut_unread_tails,
-    fold_norms_forward,
-    write_norms_as_one,
-    write_strides,
-    write_large_kernels,
-)
+ALL = (cut_unread_tails, fold_norms_forward, write_norms_as_one, write_strides, write_large_kernels)
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d}
 POOLS = {1: nn.MaxPool1d, 2: nn.MaxPool2d}
 NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d}
@@ -82,14 +76,7 @@ def test_that_convolutions_of_any_shape_stay_the_same_function():
         shape = [max(1, size) + chosen.randint(0, 40) for size in least]
         channels = groups * chosen.choice((1, 2, 3, 8))
         conv = CONVOLUTIONS[dims](
-            channels,
-            4 * groups,
-            kernel,
-            stride,
-            padding,
-            dilation,
-            groups,
-            bias=index % 3 > 0,
+            channels, 4 * groups, kernel, stride, padding, dilation, groups, bias=index % 3 > 0
         )
         net = nn.Sequential(conv, chosen.choice((nn.ReLU(), nn.Identity(), nn.Hardtanh(-0.3, 0.4))))
         x = torch.randn(1 + index % 2, channels, *shape)

@@ -18,9 +18,14 @@ def blamed(engine):
 
     def run(made):
         engine.send(
-            RunStudy(job="b", study="blame", project=made, folder=str(engine.folder),
-                     cache_root=str(engine.cache.root))
-        )  # fmt: skip
+            RunStudy(
+                job="b",
+                study="blame",
+                project=made,
+                folder=str(engine.folder),
+                cache_root=str(engine.cache.root),
+            )
+        )
         assert engine.follow() == "done", engine.failure
         key = study_key("blame", made, engine.folder, engine.cache, {})
         return load_study(Blame, study_folder(engine.cache, key))
@@ -42,9 +47,7 @@ def test_that_the_module_vela_refuses_is_found_and_keeping_it_off_helps(engine, 
     assert engine.result(mended, "lower").delegates >= 1
 
 
-def test_that_a_program_without_anything_to_blame_is_compiled_once_and_tells_where_it_is(
-    engine, blamed
-):
+def test_that_a_program_without_anything_to_blame_is_compiled_once_and_tells_where_it_is(engine, blamed):
     found = blamed(project("small"))
     assert (found.reason, found.culprits, found.compilations) == ("", (), 1)
     told = [event for event in engine.events if isinstance(event, StudyProgress)]

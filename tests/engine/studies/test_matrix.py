@@ -17,20 +17,48 @@ PROJECTS = NETWORKS.parent.parent / "networks"
 # Wrong on purpose, data, or another way to write a network that has a project.
 OTHERS = {
     "many_samples",
-    "small_module_only", "untraceable", "raising", "not_a_model", "samples", "bad_shape",
-    "in_float64", "in_bfloat16", "odd_outputs", "one_hot",
-    "bad_later", "writing_nowhere", "module6", "channels_last", "strided_contiguous", "least",
-    "of_the_batch", "sixteen_channels", "projected", "unseeded_samples", "laid_out", "half",
-    "offset", "one_channel", "mapped", "masks", "points",
-}  # fmt: skip
+    "small_module_only",
+    "untraceable",
+    "raising",
+    "not_a_model",
+    "samples",
+    "bad_shape",
+    "in_float64",
+    "in_bfloat16",
+    "odd_outputs",
+    "one_hot",
+    "bad_later",
+    "writing_nowhere",
+    "module6",
+    "channels_last",
+    "strided_contiguous",
+    "least",
+    "of_the_batch",
+    "sixteen_channels",
+    "projected",
+    "unseeded_samples",
+    "laid_out",
+    "half",
+    "offset",
+    "one_channel",
+    "mapped",
+    "masks",
+    "points",
+}
 
 
 def matrix(engine, made, **options):
     """Return the cells by device and config."""
     engine.send(
-        RunStudy(job="m", study="matrix", project=made, folder=str(engine.folder),
-                 options=options, cache_root=str(engine.cache.root))
-    )  # fmt: skip
+        RunStudy(
+            job="m",
+            study="matrix",
+            project=made,
+            folder=str(engine.folder),
+            options=options,
+            cache_root=str(engine.cache.root),
+        )
+    )
     assert engine.follow() == "done", engine.failure
     key = study_key("matrix", made, engine.folder, engine.cache, options)
     found = load_study(MatrixResult, study_folder(engine.cache, key))
@@ -44,11 +72,10 @@ def matrix(engine, made, **options):
         ("small", ["ethos-u85-256"], ["a16w8"]),
         pytest.param("small", ["ethos-u85-256"], ["a8w8", "a16w8"], marks=pytest.mark.slow),
         pytest.param(
-            "softmax", ["ethos-u55-128", "ethos-u85-256"], ["a8w8", "a16w8"],
-            marks=pytest.mark.slow,
+            "softmax", ["ethos-u55-128", "ethos-u85-256"], ["a8w8", "a16w8"], marks=pytest.mark.slow
         ),
     ],
-)  # fmt: skip
+)
 def test_that_every_cell_is_verified_or_says_why_not(engine, model, targets, configs):
     cells = matrix(engine, project(model, **CALIBRATED), targets=targets, configs=configs)
     assert len(cells) == len(targets) * len(configs)
@@ -64,9 +91,12 @@ def test_that_every_cell_is_verified_or_says_why_not(engine, model, targets, con
 @pytest.mark.slow
 def test_that_weights_are_trained_for_a_cell_and_the_program_is_verified(engine):
     cells = matrix(
-        engine, project("uneven", **CALIBRATED), targets=["ethos-u55-128"],
-        configs=["a8w4", "a8w4-qat"], qat_epochs=6,
-    )  # fmt: skip
+        engine,
+        project("uneven", **CALIBRATED),
+        targets=["ethos-u55-128"],
+        configs=["a8w4", "a8w4-qat"],
+        qat_epochs=6,
+    )
     plain, trained = cells["ethos-u55-128", "a8w4"], cells["ethos-u55-128", "a8w4-qat"]
     assert plain.gain_db is None
     assert trained.gain_db > 0
@@ -77,9 +107,8 @@ def test_that_weights_are_trained_for_a_cell_and_the_program_is_verified(engine)
 @pytest.mark.slow
 def test_that_what_stands_in_the_way_is_told_before_anything_is_compiled(engine):
     cells = matrix(
-        engine, project("branching", **CALIBRATED), targets=["ethos-u55-128"],
-        configs=["a8w8", "a8w8-qat"],
-    )  # fmt: skip
+        engine, project("branching", **CALIBRATED), targets=["ethos-u55-128"], configs=["a8w8", "a8w8-qat"]
+    )
     assert all(cell.problem and cell.warned for cell in cells.values())
 
 

@@ -14,10 +14,15 @@ pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 def preview(engine, made):
     """Return the placement by the kind of device."""
     engine.events = []
-    engine.send(RunStudy(
-        job="p", study="placement", project=made, folder=str(engine.folder),
-        cache_root=str(engine.cache.root),
-    ))  # fmt: skip
+    engine.send(
+        RunStudy(
+            job="p",
+            study="placement",
+            project=made,
+            folder=str(engine.folder),
+            cache_root=str(engine.cache.root),
+        )
+    )
     assert engine.follow() == "done", engine.events
     key = study_key("placement", made, engine.folder, engine.cache, {})
     found = load_study(Placement, study_folder(engine.cache, key))
@@ -31,9 +36,9 @@ def lowered(engine, made):
 
 
 def assert_lowered_as_previewed(engine, made, device):
-    real = lowered(engine, made.model_copy(
-        update={"target": made.target.model_copy(update={"id": device.target})}
-    ))  # fmt: skip
+    real = lowered(
+        engine, made.model_copy(update={"target": made.target.model_copy(update={"id": device.target})})
+    )
     assert device.npu == real.delegated_nodes
     assert device.cpu == real.cpu_nodes
 

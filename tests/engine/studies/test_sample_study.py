@@ -14,15 +14,17 @@ pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 def asked(engine, made, **options):
     command = RunStudy(
-        job="one", study="sample", project=made, folder=str(engine.folder), options=options,
+        job="one",
+        study="sample",
+        project=made,
+        folder=str(engine.folder),
+        options=options,
         cache_root=str(engine.cache.root),
-    )  # fmt: skip
+    )
     engine.events = []
     engine.send(command)
     outcome = engine.follow()
-    folder = study_folder(
-        engine.cache, study_key("sample", made, engine.folder, engine.cache, options)
-    )
+    folder = study_folder(engine.cache, study_key("sample", made, engine.folder, engine.cache, options))
     return outcome, load_study(SampleTensor, folder), load_values(folder)
 
 
@@ -55,10 +57,7 @@ def test_that_a_tensor_of_a_sample_comes_in_float_quantized_integer_and_compiled
 
 def test_that_what_is_not_there_is_refused_with_a_sentence(engine):
     made = project("small", **ALL_SAMPLES)
-    for sample, tensor, code in (
-        (99, "relu", "sample-unknown"),
-        (0, "gone", "tensor-not-in-program"),
-    ):
+    for sample, tensor, code in ((99, "relu", "sample-unknown"), (0, "gone", "tensor-not-in-program")):
         outcome, _, _ = asked(engine, made, sample=sample, tensor=tensor)
         assert outcome == "failed", code
         assert engine.failure.code == code
@@ -79,9 +78,7 @@ def test_that_both_tensors_of_a_wrong_instruction_are_shown(engine):
     made = without(project("least"), "minima_from_maxima")
     assert engine.run(made, "verify", "evaluate") == "done", engine.failure
     first = engine.result(made, "verify").compiled.first_difference
-    outcome, found, values = asked(
-        engine, made, sample=first.sample, tensor=first.origin, integer=True
-    )
+    outcome, found, values = asked(engine, made, sample=first.sample, tensor=first.origin, integer=True)
     assert outcome == "done", engine.failure
     apart = values["compiled"] != values["integer"]
     assert found.compiled_apart == np.count_nonzero(apart) > 0

@@ -13,22 +13,20 @@ from workbench.pipeline.cache import Cache
 from workbench.project.model import DataSource
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder, study_key
-from workbench.studies.search import (
-    TRANSFORMS,
-    SearchResult,
-    take_weights,
-    with_candidate,
-    with_choices,
-)
+from workbench.studies.search import TRANSFORMS, SearchResult, take_weights, with_candidate, with_choices
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def run(engine, made, **options):
     command = RunStudy(
-        job="test", study="search", project=made, folder=str(engine.folder),
-        options=options, cache_root=str(engine.cache.root),
-    )  # fmt: skip
+        job="test",
+        study="search",
+        project=made,
+        folder=str(engine.folder),
+        options=options,
+        cache_root=str(engine.cache.root),
+    )
     engine.events = []
     engine.send(command)
     assert engine.follow() == "done", engine.events
@@ -95,10 +93,13 @@ def test_that_a_search_of_weight_transforms_tries_each_and_applies_the_best(engi
 
 def test_that_a_search_with_training_and_workers_is_refused(engine):
     command = RunStudy(
-        job="test", study="search", project=project("small", **CALIBRATED),
-        folder=str(engine.folder), cache_root=str(engine.cache.root),
+        job="test",
+        study="search",
+        project=project("small", **CALIBRATED),
+        folder=str(engine.folder),
+        cache_root=str(engine.cache.root),
         options={"trials": 2, "widths": True, "train": 1, "workers": 2},
-    )  # fmt: skip
+    )
     engine.events = []
     engine.send(command)
     assert engine.follow() == "failed"

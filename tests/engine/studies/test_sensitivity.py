@@ -19,9 +19,13 @@ pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 def run(engine, made, **options):
     command = RunStudy(
-        job="test", study="sensitivity", project=made, folder=str(engine.folder),
-        options=options, cache_root=str(engine.cache.root),
-    )  # fmt: skip
+        job="test",
+        study="sensitivity",
+        project=made,
+        folder=str(engine.folder),
+        options=options,
+        cache_root=str(engine.cache.root),
+    )
     engine.events = []
     engine.send(command)
     assert engine.follow() == "done"
@@ -112,9 +116,12 @@ def test_that_a_decoders_study_goes_on_within_a_sequence(engine, decoder):
 
 def test_that_a_model_with_branches_is_refused_in_a_sentence(engine):
     command = RunStudy(
-        job="test", study="sensitivity", project=project("branching", target="ethos-u85-256"),
-        folder=str(engine.folder), cache_root=str(engine.cache.root),
-    )  # fmt: skip
+        job="test",
+        study="sensitivity",
+        project=project("branching", target="ethos-u85-256"),
+        folder=str(engine.folder),
+        cache_root=str(engine.cache.root),
+    )
     engine.events = []
     engine.send(command)
     assert engine.follow() == "failed"

@@ -36,12 +36,8 @@ def test_that_forged_candidates_of_a_search_do_not_stop_it(engine):
         {"choices": dict.fromkeys([*names, "x" * 10_000], "float")},
         {"choices": dict.fromkeys(names, "float"), "accuracy": float("inf"), "cycles": 10**30},
     )
-    forged = tuple(
-        Candidate(number=-5, origin="search", sram_bytes=1, cpu_nodes=0, **each) for each in odd
-    )
-    documents.save_study(
-        first.model_copy(update={"candidates": (*forged, *first.candidates)}), place
-    )
+    forged = tuple(Candidate(number=-5, origin="search", sram_bytes=1, cpu_nodes=0, **each) for each in odd)
+    documents.save_study(first.model_copy(update={"candidates": (*forged, *first.candidates)}), place)
     again = run(engine, made, trials=len(forged) + 2)
     assert len(again.candidates) == len(forged) + 2
     assert again.candidates[-1].figures is not None
@@ -51,10 +47,15 @@ def test_that_forged_candidates_of_a_search_do_not_stop_it(engine):
 def searching(engine, made, trials, on_progress, **options):
     """Run a search on an engine process of its own; return how it ended."""
     command = RunStudy(
-        job="kill", study="search", project=made, folder=str(engine.folder),
-        options={"trials": trials, **options}, plan=plan(made, engine.folder, engine.cache),
-        cache_root=str(engine.cache.root), code=named_code(made, engine.folder).digest,
-    )  # fmt: skip
+        job="kill",
+        study="search",
+        project=made,
+        folder=str(engine.folder),
+        options={"trials": trials, **options},
+        plan=plan(made, engine.folder, engine.cache),
+        cache_root=str(engine.cache.root),
+        code=named_code(made, engine.folder).digest,
+    )
     process = EngineProcess(warm=True)
     ended = "killed"
     for event in process.events():
@@ -76,9 +77,7 @@ def children_of(pid):
     listed = [int(child) for child in found]
     tasks = Path(f"/proc/{pid}/task").iterdir()
     listed += [int(c) for task in tasks for c in (task / "children").read_text().split()]
-    return sorted(
-        {c for c in listed if b"worker_processes" in Path(f"/proc/{c}/cmdline").read_bytes()}
-    )
+    return sorted({c for c in listed if b"worker_processes" in Path(f"/proc/{c}/cmdline").read_bytes()})
 
 
 @pytest.mark.slow

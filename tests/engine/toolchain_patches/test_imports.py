@@ -162,9 +162,7 @@ def test_that_composite_operators_are_the_same_and_keep_the_same_kernels() -> No
             for patch in patches:
                 stack.enter_context(patch())
             assert utils._collect_all_valid_cia_ops() == every
-            rules = {
-                operator: functools.partial(int, index) for index, operator in enumerate(every)
-            }
+            rules = {operator: functools.partial(int, index) for index, operator in enumerate(every)}
             with exported_program._override_composite_implicit_decomp(rules):
                 kept.append({each: list(each.py_kernels) for each in every})
                 composite = DispatchKey.CompositeImplicitAutograd
@@ -223,9 +221,7 @@ print(CompilerBisector.get_backend())
 def test_that_torch_takes_no_orders_from_a_folder_that_others_can_make(home, tmp_path):
     orders = tmp_path / f"torchinductor_{getpass.getuser()}" / "bisect"
     orders.mkdir(parents=True)
-    (orders / "bisect_status.txt").write_text(
-        "backend=aot_eager_decomp_partition\nsubsystem=decomposition\n"
-    )
+    (orders / "bisect_status.txt").write_text("backend=aot_eager_decomp_partition\nsubsystem=decomposition\n")
     cache = tmp_path / "cache" / "quantization-workbench"
     if home == "open":
         other = cache / "torch" / "bisect"
@@ -237,7 +233,6 @@ def test_that_torch_takes_no_orders_from_a_folder_that_others_can_make(home, tmp
     environment = {**os.environ, "TMPDIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     environment.pop("TORCHINDUCTOR_CACHE_DIR", None)
     done = subprocess.run(
-        [sys.executable, "-c", ASKS_TORCH], env=environment, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", ASKS_TORCH], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["None"]

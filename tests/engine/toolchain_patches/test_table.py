@@ -30,8 +30,7 @@ ENGINE = Path(gate.__file__).parents[1]
 # Where attributes are replaced: what the program needs, what makes it quicker, what it captures
 # and what it keeps between edits.
 ROOMS = tuple(
-    ENGINE / name
-    for name in ("toolchain_patches", "acceleration", "ethos_u/capture", "calibration")
+    ENGINE / name for name in ("toolchain_patches", "acceleration", "ethos_u/capture", "calibration")
 )
 PATCHES = (*STANDING, *LOWERING, *OTHERS)
 CORRECTIONS_ROOM = ENGINE / "ethos_u" / "corrections"
@@ -40,9 +39,7 @@ PATCHING = ("annotation_patches", "lowering_patches", "int16_tables", "vela")
 BESIDE_PINS = {"regor"}
 # Its row is "user-modules": the modules of users under their own names.
 OF_USERS = {"code_import.py": {"sys.modules", "sys.path"}}
-_STATEMENTS = (
-    ast.Import, ast.ImportFrom, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call,
-)  # fmt: skip
+_STATEMENTS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete, ast.Call)
 
 
 @functools.cache
@@ -140,8 +137,12 @@ def test_that_such_a_write_would_be_found() -> None:
         "torch.fx.Graph.lint, y = 1, 2\ndel nn.x\n"
     )
     assert written(ast.parse(code)) == {
-        "tempfile.tempdir", "sys.modules", "nn.Module.'x'", "torch.fx.Graph.lint", "nn.x",
-    }  # fmt: skip
+        "tempfile.tempdir",
+        "sys.modules",
+        "nn.Module.'x'",
+        "torch.fx.Graph.lint",
+        "nn.x",
+    }
 
 
 def test_that_only_the_room_uses_what_replaces_attributes() -> None:
@@ -202,16 +203,20 @@ def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> Non
     assert all(row.proven and row.what and row.why_safe for row in PATCHES)
     is_stock = {row.id for row in PATCHES if row.on_mismatch == "stock"}
     # Only the report of progress depends on the watched passes.
-    assert is_stock == {"watched-passes"} | {
-        row.id for row in PATCHES if row.kind == "acceleration"
-    }
+    assert is_stock == {"watched-passes"} | {row.id for row in PATCHES if row.kind == "acceleration"}
 
 
 def test_that_the_pinned_functions_have_the_source_they_had() -> None:
     own = (
-        CONSTANT_PINS, DEAD_CODE_PINS, STACK_PINS, MEMORY_PINS, FUNCTIONAL_PINS, RETRACE_PINS,
-        SIGNATURE_PINS, VERIFIED_PINS,
-    )  # fmt: skip
+        CONSTANT_PINS,
+        DEAD_CODE_PINS,
+        STACK_PINS,
+        MEMORY_PINS,
+        FUNCTIONAL_PINS,
+        RETRACE_PINS,
+        SIGNATURE_PINS,
+        VERIFIED_PINS,
+    )
     pins = (*(pin for some in own for pin in some), *(pin for _, pin in UNREAD.values()))
     assert patching.changed(pins) == ()
 

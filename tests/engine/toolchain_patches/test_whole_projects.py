@@ -45,15 +45,7 @@ def several_delegates(folder: Path) -> Project:
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        mobilevit,
-        caches_in_buffers,
-        u_net,
-        u_net_uncorrected,
-        cells_written_out,
-        several_delegates,
-    ],
+    "make", [mobilevit, caches_in_buffers, u_net, u_net_uncorrected, cells_written_out, several_delegates]
 )
 def test_that_a_project_lowers_to_the_same_bytes_without_accelerations(
     tmp_path: Path, make: Callable[[Path], Project]

@@ -23,18 +23,20 @@ pytestmark = pytest.mark.engine
 
 def start(engine, made, **options):
     command = RunStudy(
-        job="test", study="training", project=made, folder=str(engine.folder),
-        options=options, cache_root=str(engine.cache.root),
-    )  # fmt: skip
+        job="test",
+        study="training",
+        project=made,
+        folder=str(engine.folder),
+        options=options,
+        cache_root=str(engine.cache.root),
+    )
     engine.events = []
     engine.send(command)
     return engine.follow()
 
 
 def place(engine, made, **options):
-    return study_folder(
-        engine.cache, study_key("training", made, engine.folder, engine.cache, options)
-    )
+    return study_folder(engine.cache, study_key("training", made, engine.folder, engine.cache, options))
 
 
 def found(engine, made, **options):
@@ -200,9 +202,7 @@ def test_that_a_program_of_one_sample_trains_one_by_one(engine):
 
 @pytest.mark.slow
 def test_that_training_starts_from_improved_weights(engine):
-    made = edits.set_improver(
-        project("uneven", "a8w8-per-tensor", **CALIBRATED), "equalize", on=True
-    )
+    made = edits.set_improver(project("uneven", "a8w8-per-tensor", **CALIBRATED), "equalize", on=True)
     plain = edits.set_improver(made, "equalize", on=False)
     for each in (made, plain):
         assert start(engine, each, epochs=1) == "done", engine.events
@@ -303,9 +303,11 @@ def test_that_training_restores_what_compression_lost(engine):
     # The graph shows the channels that are left.
     shapes = {
         level: GraphSnapshot.load(engine.path(better, level) / GRAPH_FILE)
-        .nodes_by_id["conv2d"].outputs[0].shape
+        .nodes_by_id["conv2d"]
+        .outputs[0]
+        .shape
         for level in ("export", "prepare")
-    }  # fmt: skip
+    }
     assert [tuple(shape)[1] for shape in shapes.values()] == [8, 5]
     assert engine.run(edits.compress(better, "conv", channels=6), "prepare") == "failed"
     assert engine.failure.code == "trained-weights-unfit"

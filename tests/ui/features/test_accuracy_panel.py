@@ -12,23 +12,18 @@ from tests.ui.shell.test_window import run_to
 from ui.shared.empty_states import LOADING
 from workbench.project import edits
 from workbench.project.model import TargetChoice
-from workbench.results import (
-    EXAMPLE_ONLY,
-    CompiledProgram,
-    IntegerQuality,
-    SampleQuality,
-    TensorQuality,
-)
+from workbench.results import EXAMPLE_ONLY, CompiledProgram, IntegerQuality, SampleQuality, TensorQuality
 
 NODES = (("conv2d", "stem.conv", 40.0), ("relu", "stem.relu", None), ("linear", "head", 20.0))
 
 
 def evaluated(**changes):
     tensors = tuple(
-        TensorQuality(tensor=n, origin=n, module=m, op=f"aten.{n}.default", sqnr_db=s, cosine=0.99,
-                      max_abs_error=0.1)
+        TensorQuality(
+            tensor=n, origin=n, module=m, op=f"aten.{n}.default", sqnr_db=s, cosine=0.99, max_abs_error=0.1
+        )
         for n, m, s in NODES
-    )  # fmt: skip
+    )
     figures = {"tensors": tensors, "top1_float": 0.98, "top1_quantized": 0.97, **changes}
     return result_of("evaluate").model_copy(update=figures)
 
@@ -114,13 +109,10 @@ def test_that_cards_bars_and_tensors_are_told_sorted_chosen_and_marked(panel, qt
     assert banners[1].button.text() == "Run Verify"
 
 
-def test_that_the_operation_which_adds_the_error_is_named_and_not_the_last_one(
-    opened, qtbot, monkeypatch
-):
+def test_that_the_operation_which_adds_the_error_is_named_and_not_the_last_one(opened, qtbot, monkeypatch):
     added = {"conv2d": 0.9, "relu": 0.02, "linear": 0.08}
     tensors = tuple(
-        tensor.model_copy(update={"added_share": added[tensor.tensor]})
-        for tensor in evaluated().tensors
+        tensor.model_copy(update={"added_share": added[tensor.tensor]}) for tensor in evaluated().tensors
     )
     leave_results(monkeypatch, evaluate=evaluated(tensors=tensors))
     panel = shown(opened, qtbot)
@@ -205,18 +197,13 @@ def told(opened, qtbot, monkeypatch):
     """The panel with a metric of the user, the worst samples, and tensors inside the program."""
     metric = {"metric_name": "F1", "metric_float": 0.9, "metric_quantized": 0.8}
     worst = (
-        SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0, label=3, float_class=3,
-                      quantized_class=5),
+        SampleQuality(sample=7, sqnr_db=9.0, max_abs_error=1.0, label=3, float_class=3, quantized_class=5),
         SampleQuality(sample=2, sqnr_db=12.0, max_abs_error=0.5),
-    )  # fmt: skip
+    )
     figures = {"op": "x", "sqnr_db": None, "cosine": 1.0, "max_abs_error": 0.0}
     tensors = (
-        IntegerQuality(
-            tensor="conv2d", origin="conv2d", module="stem.conv", max_lsb=0, exact=1.0, **figures
-        ),
-        IntegerQuality(
-            tensor="linear", origin="linear", module="head", max_lsb=3, exact=0.9, **figures
-        ),
+        IntegerQuality(tensor="conv2d", origin="conv2d", module="stem.conv", max_lsb=0, exact=1.0, **figures),
+        IntegerQuality(tensor="linear", origin="linear", module="head", max_lsb=3, exact=0.9, **figures),
     )
     verified = result_of("verify").model_copy(
         update={"tensors": tensors, "tensor_samples": 4, "first_divergence": "linear"}
@@ -228,10 +215,7 @@ def told(opened, qtbot, monkeypatch):
 
 @for_each(
     "promise",
-    [
-        the_verdict_and_tensors_inside_the_program_are_told,
-        a_users_metric_and_the_worst_samples_are_listed,
-    ],
+    [the_verdict_and_tensors_inside_the_program_are_told, a_users_metric_and_the_worst_samples_are_listed],
 )
 def test_that_samples_tensors_and_the_verdict_are_told(promise, told, opened, qtbot):
     opened.window.reveal("accuracy")

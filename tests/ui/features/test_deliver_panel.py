@@ -30,9 +30,7 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
         FirmwareStep(title="Link the runtime", detail="ExecuTorch."),
         FirmwareStep(title="Place the program", detail="In flash."),
     )
-    package = result_of("package").model_copy(
-        update={"kernels": KERNELS, "parts": parts, "steps": steps}
-    )
+    package = result_of("package").model_copy(update={"kernels": KERNELS, "parts": parts, "steps": steps})
     leave_results(monkeypatch, package=package)
     run_to(opened, qtbot, "lower")
     panel = opened.window.reveal("deliverables")
@@ -48,8 +46,10 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
     # What the program consists of is a picture, with weights that select their module.
     parts = panel.deliverables.parts
     assert [(area.name, area.size) for area in parts.areas] == [
-        ("stem.conv", 700), ("NPU commands", 200), ("plan and alignment", 100)
-    ]  # fmt: skip
+        ("stem.conv", 700),
+        ("NPU commands", 200),
+        ("plan and alignment", 100),
+    ]
     places = parts.rectangles()
     sizes = [place.width() * place.height() for place in places]
     assert sizes == pytest.approx([sum(sizes) * share for share in (0.7, 0.2, 0.1)])

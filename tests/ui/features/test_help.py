@@ -10,9 +10,7 @@ from workbench import guide
 from workbench.errors import Place, failure
 
 
-def test_that_help_opens_pages_of_panels_and_problems_follows_links_and_searches(
-    opened, qtbot, notices
-):
+def test_that_help_opens_pages_of_panels_and_problems_follows_links_and_searches(opened, qtbot, notices):
     # Help opens the page of the panel with the focus.
     opened.window.show()
     qtbot.waitActive(opened.window)
@@ -43,8 +41,6 @@ def test_that_every_panel_has_a_page_of_its_own():
     assert [row.id for row in PANELS if guide.page_for_panel(row.id) == guide.INDEX] == []
 
 
-@pytest.mark.parametrize(
-    ("heading", "anchor"), [("What is kept", "what-is-kept"), ("A, b!", "a-b")]
-)
+@pytest.mark.parametrize(("heading", "anchor"), [("What is kept", "what-is-kept"), ("A, b!", "a-b")])
 def test_that_anchors_are_those_of_markdown_viewers(heading, anchor):
     assert slug(heading) == anchor

@@ -36,11 +36,22 @@ def links(panel):
 def values_open_their_settings_and_long_paths_break(inspector, opened, qtbot):
     # A value of the project opens its setting.
     cases = [
-        "name", "model.spec", "model.weights", "model.input_shapes", "calibration.spec",
-        "calibration.labels", "evaluation.data.spec", "evaluation.metric", "gate.lsb", "gate.sqnr",
-        "board", "target.id", "target.options.memory_mode", "target.options.system_config",
+        "name",
+        "model.spec",
+        "model.weights",
+        "model.input_shapes",
+        "calibration.spec",
+        "calibration.labels",
+        "evaluation.data.spec",
+        "evaluation.metric",
+        "gate.lsb",
+        "gate.sqnr",
+        "board",
+        "target.id",
+        "target.options.memory_mode",
+        "target.options.system_config",
         "notes",
-    ]  # fmt: skip
+    ]
     assert {f"setting:{key}" for key in cases} <= {*links(inspector)}
     for key in ("name", "calibration.spec", "gate.lsb", "target.options.memory_mode"):
         inspector.page.anchorClicked.emit(QUrl(f"setting:{key}"))
@@ -142,9 +153,7 @@ def channels_and_rules_are_changed_in_the_inspector(inspector, opened, _):
         channels_and_rules_are_changed_in_the_inspector,
     ],
 )
-def test_that_the_inspector_leads_to_what_it_tells_and_changes_it(
-    promise, inspector, opened, qtbot
-):
+def test_that_the_inspector_leads_to_what_it_tells_and_changes_it(promise, inspector, opened, qtbot):
     opened.document.undo_stack.setIndex(0)
     opened.context.selection.clear()
     qtbot.waitUntil(lambda: opened.session.stage("evaluate").state == "cached")

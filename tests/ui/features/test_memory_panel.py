@@ -85,9 +85,11 @@ def figures_picture_and_table_are_of_one_program_after_an_edit_and_a_new_theme(
     named = first.operations[0].model_copy(update={"root": "stem"})
     smaller = first.model_copy(update={"tensors": first.tensors[1:2], "operations": (named,)})
     changed = result.model_copy(update={"vela": (smaller,)})
-    monkeypatch.setattr(opened.session.parsed, "load", lambda kind, path: (
-        changed if kind is LowerResult else load_result(kind, path)
-    ))  # fmt: skip
+    monkeypatch.setattr(
+        opened.session.parsed,
+        "load",
+        lambda kind, path: changed if kind is LowerResult else load_result(kind, path),
+    )
     opened.window.actions_by_id["theme"].trigger()
     qtbot.waitUntil(lambda: len(memory.plot.tensors) == 1)
     assert texts(memory, 2) == ["stem"]

@@ -45,9 +45,7 @@ class Paints(QObject):
         return False
 
 
-def other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group(
-    panel, qtbot, _, notices
-):
+def other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group(panel, qtbot, _, notices):
     # Results of other stages do not paint the modules again.
     qtbot.wait(200)
     paints = Paints(panel.tree.viewport())

@@ -82,20 +82,17 @@ def pictures(folder):
 
 @pytest.mark.parametrize(
     ("texts", "shape", "sizes"),
-    [
-        (("40", "32"), (1, 3, 32, 32), ((40, 40), (32, 32))),
-        (("48x64", ""), (1, 3, 48, 64), ((48, 64), None)),
-    ],
+    [(("40", "32"), (1, 3, 32, 32), ((40, 40), (32, 32))), (("48x64", ""), (1, 3, 48, 64), ((48, 64), None))],
 )
-def test_that_pictures_are_prepared_as_on_the_command_line(
-    parent, pictures, qtbot, texts, shape, sizes
-):
+def test_that_pictures_are_prepared_as_on_the_command_line(parent, pictures, qtbot, texts, shape, sizes):
     dialog = NewProjectDialog(str(pictures / "net.py"), parent)
     dialog.data.set_text(str(pictures / "pictures"))
     for line, text in (
-        (dialog.picture_size, texts[0]), (dialog.crop, texts[1]),
-        (dialog.mean, "0.485/0.456/0.406"), (dialog.std, "0.2, 0.3, 0.4"),
-    ):  # fmt: skip
+        (dialog.picture_size, texts[0]),
+        (dialog.crop, texts[1]),
+        (dialog.mean, "0.485/0.456/0.406"),
+        (dialog.std, "0.2, 0.3, 0.4"),
+    ):
         qtbot.keyClicks(line, text)
     with qtbot.waitSignal(dialog.made) as made:
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
@@ -194,8 +191,12 @@ def test_that_options_of_the_tools_stand_in_groups_and_take_real_numbers(parent,
     form = TargetForm(parent)
     form.render_choice(TargetChoice(id="ethos-u85-256"))
     assert [g.text() for g in form.findChildren(QLabel) if g.objectName() == "Subheading"] == [
-        "Vela", "Before compiling", "On the CPU", "Corrections", "Faster programs",
-    ]  # fmt: skip
+        "Vela",
+        "Before compiling",
+        "On the CPU",
+        "Corrections",
+        "Faster programs",
+    ]
     line = form.fields["negative_infinity"]
     assert line.text() == "-256"
     with qtbot.waitSignal(form.chosen) as told:
@@ -243,9 +244,7 @@ def test_that_trust_can_be_revoked(parent, qapp, tmp_path, qtbot):
     trust = TrustStore(tmp_path / "trust.json")
     trust.grant(Code(places={str(tmp_path): "ab"}), "digits.qwb")
     settings = Settings(tmp_path / "config")
-    dialog = PreferencesDialog(
-        settings, Appearance(qapp, "dark"), Cache(tmp_path / "cache"), trust, parent
-    )
+    dialog = PreferencesDialog(settings, Appearance(qapp, "dark"), Cache(tmp_path / "cache"), trust, parent)
     qtbot.waitUntil(lambda: dialog.used.text().startswith("Cache size"))
     assert str(tmp_path) in dialog.trusted.item(0).text()
     dialog.trusted.setCurrentRow(0)
@@ -260,9 +259,12 @@ def test_that_results_can_be_cleared(parent, qapp, tmp_path, qtbot):
     with cache.writing("ab" * 32) as out:
         (out / "result.json").write_text("{}")
     dialog = PreferencesDialog(
-        Settings(tmp_path / "config"), Appearance(qapp, "dark"), cache,
-        TrustStore(tmp_path / "trust.json"), parent,
-    )  # fmt: skip
+        Settings(tmp_path / "config"),
+        Appearance(qapp, "dark"),
+        cache,
+        TrustStore(tmp_path / "trust.json"),
+        parent,
+    )
     with qtbot.waitSignal(dialog.cache_cleared):
         dialog._on_clear_clicked()
     assert not cache.has("ab" * 32)
@@ -271,9 +273,12 @@ def test_that_results_can_be_cleared(parent, qapp, tmp_path, qtbot):
 
 def test_that_a_checkout_and_a_time_limit_hold_for_simulations(parent, qapp, tmp_path, qtbot):
     dialog = PreferencesDialog(
-        Settings(tmp_path / "config"), Appearance(qapp, "dark"), Cache(tmp_path / "cache"),
-        TrustStore(tmp_path / "trust.json"), parent,
-    )  # fmt: skip
+        Settings(tmp_path / "config"),
+        Appearance(qapp, "dark"),
+        Cache(tmp_path / "cache"),
+        TrustStore(tmp_path / "trust.json"),
+        parent,
+    )
     assert dialog.time_limit.text() == "10 min"
     dialog.checkout.set_text(str(tmp_path))
     dialog.time_limit.setValue(45)

@@ -74,12 +74,10 @@ def test_that_pictures_say_label_and_both_classes(qtbot):
     view = ClassView(None)
     qtbot.addWidget(view)
     samples = [
-        SampleQuality(sample=3, sqnr_db=12.0, max_abs_error=1, label=5, float_class=5,
-                      quantized_class=8),
-        SampleQuality(sample=4, sqnr_db=30.0, max_abs_error=1, label=5, float_class=5,
-                      quantized_class=5),
+        SampleQuality(sample=3, sqnr_db=12.0, max_abs_error=1, label=5, float_class=5, quantized_class=8),
+        SampleQuality(sample=4, sqnr_db=30.0, max_abs_error=1, label=5, float_class=5, quantized_class=5),
         SampleQuality(sample=9, sqnr_db=30.0, max_abs_error=1),
-    ]  # fmt: skip
+    ]
     arrays = {f"picture_{i}": np.zeros((8, 8, 3), np.uint8) for i in (3, 4)}
     view.render_samples(samples, arrays, THEME)
     texts = [view.list.item(row).text() for row in range(view.list.count())]

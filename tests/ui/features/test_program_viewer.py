@@ -123,9 +123,7 @@ def test_that_a_program_cut_short_or_missing_is_one_sentence(workbench, qtbot, n
     notices.take("none.pte cannot be read")
 
 
-def test_that_a_program_opened_again_is_read_again_and_dropped_ones_open(
-    shown, workbench, qtbot, tmp_path
-):
+def test_that_a_program_opened_again_is_read_again_and_dropped_ones_open(shown, workbench, qtbot, tmp_path):
     # A program opened again is read again.
     path = tmp_path / "net.pte"
     shutil.copy(PROGRAMS / "u55.pte", path)

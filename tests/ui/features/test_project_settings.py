@@ -68,10 +68,11 @@ def test_that_settings_are_one_undo_step_with_a_target_and_a_board(ask, opened, 
 def wrong_values_are_told_and_preprocessing_is_set_part_by_part(ask, opened, qtbot):
     # A wrong value is told with its setting and not taken.
     cases = [
-        ("model.input_shapes", "1xthree", "model.input_shapes"), ("gate.lsb", "many", "gate.lsb"),
+        ("model.input_shapes", "1xthree", "model.input_shapes"),
+        ("gate.lsb", "many", "gate.lsb"),
         ("calibration.spec", "gone.npz", "gone.npz does not exist"),
         ("gate.fail_if", "nonsense", "gate"),
-    ]  # fmt: skip
+    ]
     for key, text, said in cases:
         dialog = ask()
         dialog.set_text(key, text)
@@ -83,8 +84,13 @@ def wrong_values_are_told_and_preprocessing_is_set_part_by_part(ask, opened, qtb
     (opened.document.folder / "pictures").mkdir()
     dialog = ask()
     dialog.set_text("calibration.spec", "pictures")
-    for name, text in (("size", "256x256"), ("crop", "224x224"), ("mean", "0.5/0.4/0.3"),
-                       ("std", "0.2"), ("layout", "bgr")):  # fmt: skip
+    for name, text in (
+        ("size", "256x256"),
+        ("crop", "224x224"),
+        ("mean", "0.5/0.4/0.3"),
+        ("std", "0.2"),
+        ("layout", "bgr"),
+    ):
         dialog.set_text(f"calibration.preprocess.{name}", text)
     press_ok(dialog, qtbot)
     made = opened.document.project.calibration.preprocess

@@ -160,10 +160,7 @@ def a_method_is_taken_once_it_is_known(conv, opened, qtbot):
     opened.document.apply("Choose", lambda p: edits.choose_method(p, "tensor", "conv2d", "mse"))
     seen = []
     qtbot.waitUntil(
-        lambda: (
-            seen.append(conv.model.row_at(0))
-            or bool(seen[-1].decided and seen[-1].decided.is_known)
-        )
+        lambda: seen.append(conv.model.row_at(0)) or bool(seen[-1].decided and seen[-1].decided.is_known)
     )
     assert all(row.effective is None for row in seen if row.decided and not row.decided.is_known)
     assert seen[-1].effective not in {None, before}

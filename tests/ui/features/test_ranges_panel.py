@@ -49,9 +49,7 @@ def test_that_a_weight_chooses_the_node_that_uses_it(panel, opened, qtbot):
 
 
 @pytest.mark.slow
-def test_that_a_tensor_named_anew_by_the_quantizer_chooses_its_own_operation(
-    opened, qtbot, monkeypatch
-):
+def test_that_a_tensor_named_anew_by_the_quantizer_chooses_its_own_operation(opened, qtbot, monkeypatch):
     def write(folder):
         write_ranges(folder)
         found = calibrated()
@@ -81,9 +79,7 @@ def test_that_a_click_in_the_plot_chooses_after_sorting_too(panel, opened, qtbot
     qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0])
 
 
-def test_that_damaged_arrays_and_ranges_of_the_example_alone_are_told(
-    opened, qtbot, monkeypatch, notices
-):
+def test_that_damaged_arrays_and_ranges_of_the_example_alone_are_told(opened, qtbot, monkeypatch, notices):
     def damage(folder):
         save_result(calibrated(EXAMPLE_ONLY), folder)
         (folder / "arrays.npz").write_bytes(b"PK broken")

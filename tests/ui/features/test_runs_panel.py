@@ -45,16 +45,15 @@ def titles(table):
     return [model.headerData(column, horizontal) for column in range(model.columnCount())]
 
 
-def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(
-    two_runs, panel, qtbot
-):
+def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(two_runs, panel, qtbot):
     # Every evaluated configuration is listed with its figures.
     assert texts(panel.table, 0) == ["1", "2"]
     columns = titles(panel.table)
     assert texts(panel.table, columns.index("Cycles")) == ["1,000", "1,000"]
     assert texts(panel.table, columns.index("Rules")) == ["a8w8", "a8w8, head: float"]
-    shown = {title for column, title in enumerate(titles(panel.table))
-             if not panel.table.isColumnHidden(column)}  # fmt: skip
+    shown = {
+        title for column, title in enumerate(titles(panel.table)) if not panel.table.isColumnHidden(column)
+    }
     assert {"Run", "Accuracy", "Cycles", "SRAM [KiB]"} <= shown
     # No run was simulated or verified.
     assert not {"Measured", "Equal to TOSA", "Compiled", "Accurate"} & shown
@@ -103,9 +102,9 @@ def test_that_a_run_on_a_simulator_is_kept_and_told(opened, panel, qtbot, tmp_pa
     qtbot.waitUntil(lambda: texts(panel.table, titles(panel.table).index("Measured")) == ["1,180"])
     assert not panel.table.isColumnHidden(titles(panel.table).index("Measured"))
     assert texts(panel.table, 2) == ["\u2013"]
-    assert "measured (FVP_Corstone_SSE-300_Ethos-U55 11.27.42)" in panel.table.model().index(
-        0, 0
-    ).data(Qt.ItemDataRole.ToolTipRole)
+    assert "measured (FVP_Corstone_SSE-300_Ethos-U55 11.27.42)" in panel.table.model().index(0, 0).data(
+        Qt.ItemDataRole.ToolTipRole
+    )
     evaluated(opened, qtbot, 1)
     qtbot.waitUntil(lambda: texts(panel.table, 2) != ["\u2013"])
     assert texts(panel.table, titles(panel.table).index("Measured")) == ["1,180"]

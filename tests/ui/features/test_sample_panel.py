@@ -57,9 +57,13 @@ def test_that_float_quantized_integer_and_compiled_stand_side_by_side(panel, ope
     # Beside are the input, the label and what each program predicts.
     assert panel.input.isVisible()
     assert panel.answers.text().splitlines() == [
-        "Label: 3", "Float: class 3", "Quantized: class 5", "Integer: class 5",
-        "Compiled: class 5", "The programs give different classes.",
-    ]  # fmt: skip
+        "Label: 3",
+        "Float: class 3",
+        "Quantized: class 5",
+        "Integer: class 5",
+        "Compiled: class 5",
+        "The programs give different classes.",
+    ]
     apart = panel.maps["compiled"].values != panel.maps["integer"].values
     assert np.count_nonzero(apart) == 2
 
@@ -95,14 +99,7 @@ def test_that_pictures_have_the_same_size_and_one_colour_scale(panel, opened, qt
 
 @for_each(
     ("shape", "curves"),
-    [
-        ((1, 3, 8, 8), 0),
-        ((1, 1, 40), 1),
-        ((1, 40, 3), 3),
-        ((1, 64), 1),
-        ((1, 20, 30), 6),
-        ((1,), 1),
-    ],
+    [((1, 3, 8, 8), 0), ((1, 1, 40), 1), ((1, 40, 3), 3), ((1, 64), 1), ((1, 20, 30), 6), ((1,), 1)],
 )
 def test_that_an_input_is_a_picture_or_curves(panel, shape, curves):
     values = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)

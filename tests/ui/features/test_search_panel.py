@@ -20,9 +20,7 @@ def searched(opened, qtbot):
     return panel
 
 
-def test_that_candidates_are_within_limits_moved_along_and_applied(
-    searched, engines, opened, qtbot
-):
+def test_that_candidates_are_within_limits_moved_along_and_applied(searched, engines, opened, qtbot):
     # Limits, trials and processes are what the engine is told.
     (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
     assert told == {"accuracy": 0.88, "cycles": None, "sram": None, "trials": 3, "workers": 1}
@@ -71,14 +69,13 @@ def test_that_candidates_which_come_together_all_stand_among_the_runs(searched, 
     assert {run.origin for run in opened.history.runs} == {"search"}
     rules = [{(r.match, r.config) for r in run.rules} for run in opened.history.runs]
     assert rules == [
-        {("", "a8w8")}, {("", "a8w4"), ("stem.conv", "a8w8")},
+        {("", "a8w8")},
+        {("", "a8w4"), ("stem.conv", "a8w8")},
         {("", "a16w8"), ("stem.conv", "a8w8")},
-    ]  # fmt: skip
+    ]
 
 
-def test_that_what_was_searched_before_stands_among_the_runs_once(
-    searched, opened, qtbot, project_file
-):
+def test_that_what_was_searched_before_stands_among_the_runs_once(searched, opened, qtbot, project_file):
     qtbot.waitUntil(lambda: len(opened.history.runs) == 3)
     file = history_path(project_file)
     file.unlink()

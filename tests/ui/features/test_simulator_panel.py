@@ -106,9 +106,7 @@ def test_that_measured_cycles_of_a_chosen_simulator_stand_beside_the_estimated_o
     assert not named.machine.trace.isEnabled()
 
 
-def test_that_a_chosen_simulator_shows_measured_figures_and_a_board_takes_its_place(
-    named, opened, qtbot
-):
+def test_that_a_chosen_simulator_shows_measured_figures_and_a_board_takes_its_place(named, opened, qtbot):
     # A run shows measured figures and the serial port.
     opened.runs.run_to("run")
     qtbot.waitUntil(lambda: named.has("run"))
@@ -135,8 +133,10 @@ def test_that_a_chosen_simulator_shows_measured_figures_and_a_board_takes_its_pl
     qtbot.waitUntil(lambda: opened.session.stage("run").key != with_fvp)
     link = load_settings().board
     assert (link.port, link.flash, link.elf) == (
-        "/dev/ttyACM7", "probe-rs download {elf}", "build/{name}.elf",
-    )  # fmt: skip
+        "/dev/ttyACM7",
+        "probe-rs download {elf}",
+        "build/{name}.elf",
+    )
     assert named.machine.board.text() == "/dev/ttyACM7"
     assert named.machine.on_board.isChecked()
     assert not named.machine.trace.isEnabled()
@@ -151,9 +151,7 @@ def dialog_of(panel):
     return panel.findChild(RunnerDialog)
 
 
-def test_that_a_build_shows_how_far_it_is_and_can_be_stopped(
-    panel, opened, engines, qtbot, tmp_path
-):
+def test_that_a_build_shows_how_far_it_is_and_can_be_stopped(panel, opened, engines, qtbot, tmp_path):
     # A build shows how far it is and can be stopped.
     opened.runner.warm_up("machine")
     qtbot.waitUntil(lambda: opened.runner.engine_state("machine") == "ready")
@@ -201,6 +199,4 @@ def test_that_the_text_says_how_many_of_the_verified_samples_were_simulated():
     text = simulation_text(result, verified)
     assert "1 of 128" in text
     assert "77 LSB" in text
-    assert simulation_text(result, verified.model_copy(update={"samples": 1})) == simulation_text(
-        result
-    )
+    assert simulation_text(result, verified.model_copy(update={"samples": 1})) == simulation_text(result)

@@ -12,12 +12,7 @@ from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
 from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
 from ui.shared.labels import Label
-from ui.shared.suggestion_cards import (
-    UNKNOWN,
-    WAITING,
-    GainFigures,
-    SuggestionCards,
-)
+from ui.shared.suggestion_cards import UNKNOWN, WAITING, GainFigures, SuggestionCards
 from workbench.project import edits
 from workbench.results import CpuNode, PartQuality, save_result
 from workbench.suggestions import Suggestion, Written
@@ -37,8 +32,9 @@ def suggestions(opened, qtbot):
     return panel
 
 
-LEFT = CpuNode(node="linear", op="aten.linear.default", module="head", reason="It was not "
-               "quantized.", cause="float")  # fmt: skip
+LEFT = CpuNode(
+    node="linear", op="aten.linear.default", module="head", reason="It was not quantized.", cause="float"
+)
 
 
 def card_of_head(opened, qtbot, monkeypatch):
@@ -80,9 +76,7 @@ def lower_without(opened, qtbot, monkeypatch):
     run_to(opened, qtbot, "lower")
 
 
-def test_that_a_card_says_what_to_expect_and_undo_takes_its_gain_back(
-    cards, opened, qtbot, monkeypatch
-):
+def test_that_a_card_says_what_to_expect_and_undo_takes_its_gain_back(cards, opened, qtbot, monkeypatch):
     # A card says what, why and what to expect.
     said = cards.texts()[0]
     assert said.startswith("Assign a8w8 to head. ")
@@ -109,9 +103,7 @@ def test_that_a_card_says_what_to_expect_and_undo_takes_its_gain_back(
     # Undo brings the suggestion back, and redo its gain.
     qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
     opened.document.undo_stack.undo()
-    qtbot.waitUntil(
-        lambda: [t.partition(". ")[0] for t in cards.texts()] == ["Assign a8w8 to head"]
-    )
+    qtbot.waitUntil(lambda: [t.partition(". ")[0] for t in cards.texts()] == ["Assign a8w8 to head"])
     opened.document.undo_stack.redo()
     qtbot.waitUntil(lambda: "1 → 0" in "".join(cards.texts()))
 

@@ -48,9 +48,7 @@ def test_that_a_tokenizer_that_is_not_there_is_told(parent, folder):
     assert "gone.json does not exist" in dialog.problems.text()
 
 
-def test_that_a_decoder_begins_in_a_mode_and_a_scope_and_texts_are_read_alike(
-    opened, qtbot, tmp_path
-):
+def test_that_a_decoder_begins_in_a_mode_and_a_scope_and_texts_are_read_alike(opened, qtbot, tmp_path):
     opened.window.actions_by_id["recipe"].trigger()
     dialog = opened.window.findChild(RecipeDialog)
     assert not dialog.mode.isVisibleTo(dialog)

@@ -75,8 +75,11 @@ def the_origin_of_figures_is_said_and_clicks_choose_modules(panel, opened, qtbot
     assert "not in the NPU's cycles" in panel.origin.text()
     assert panel.plot.labels["bottom"] == "cycles, estimated (Vela 5.1.0)"
     assert [(s.start, s.end) for s in panel.plot.timeline.spans] == [
-        (0, 100), (100, 300), (300, 600), (600, 1000)
-    ]  # fmt: skip
+        (0, 100),
+        (100, 300),
+        (300, 600),
+        (600, 1000),
+    ]
     assert panel.cycles.isHidden()
     # The pointer reads operator, module and cycles.
     told = panel.plot.tell(QPointF(450, sum(NPU) / 2))
@@ -218,10 +221,7 @@ def the_keys_zoom_at_the_pointer_move_and_fit(panel, opened, qtbot):
 
 @for_each(
     "promise",
-    [
-        the_origin_of_figures_is_said_and_clicks_choose_modules,
-        the_keys_zoom_at_the_pointer_move_and_fit,
-    ],
+    [the_origin_of_figures_is_said_and_clicks_choose_modules, the_keys_zoom_at_the_pointer_move_and_fit],
 )
 def test_that_the_timeline_is_read_chosen_from_and_zoomed(promise, panel, opened, qtbot):
     promise(panel, opened, qtbot)

@@ -10,24 +10,32 @@ from tests.ui.shell.test_window import run_to
 from workbench.results.quality import TextQuality, TokenStep
 
 READ = TextQuality(
-    tokens=2, sequences=1, perplexity_float=4.7868, perplexity_quantized=4.8251,
-    kl_quantized=0.0094, worst_quantized=0.301,
+    tokens=2,
+    sequences=1,
+    perplexity_float=4.7868,
+    perplexity_quantized=4.8251,
+    kl_quantized=0.0094,
+    worst_quantized=0.301,
     steps=(
-        TokenStep(sample=0, token="t", follows="h", chance_float=0.5, chance_quantized=0.4,
-                  kl_quantized=0.001),
-        TokenStep(sample=1, token="h", follows="e", chance_float=0.9, chance_quantized=0.8,
-                  kl_quantized=0.018),
+        TokenStep(
+            sample=0, token="t", follows="h", chance_float=0.5, chance_quantized=0.4, kl_quantized=0.001
+        ),
+        TokenStep(
+            sample=1, token="h", follows="e", chance_float=0.9, chance_quantized=0.8, kl_quantized=0.018
+        ),
     ),
-)  # fmt: skip
+)
 VERIFIED = READ.model_copy(
     update={
-        "perplexity_integer": 4.9, "kl_integer": 0.02, "worst_integer": 0.4,
+        "perplexity_integer": 4.9,
+        "kl_integer": 0.02,
+        "worst_integer": 0.4,
         "steps": tuple(
             step.model_copy(update={"chance_integer": 0.3, "kl_integer": 0.02, "max_lsb": 7})
             for step in READ.steps
         ),
     }
-)  # fmt: skip
+)
 
 
 @pytest.fixture

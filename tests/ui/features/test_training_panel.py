@@ -35,9 +35,15 @@ def test_that_epochs_are_shown_and_trained_weights_used_and_given_back(trained, 
     # The engine is told what the form says.
     (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]
     assert told == {
-        "optimizer": "adam", "learning_rate": 0.0003, "loss": "mse", "epochs": 3, "batch": 16,
-        "observe": 30, "batch_norm": 0, "patience": 20,
-    }  # fmt: skip
+        "optimizer": "adam",
+        "learning_rate": 0.0003,
+        "loss": "mse",
+        "epochs": 3,
+        "batch": 16,
+        "observe": 30,
+        "batch_norm": 0,
+        "patience": 20,
+    }
     # More epochs can be asked for.
     trained.form.epochs.setValue(5)
     assert trained.train.text() == "Continue"

@@ -22,9 +22,13 @@ def test_that_several_reasons_and_places_are_listed_once_each(tmp_path):
     uses = [CodeUse(option, (), f"runs {name}") for option, name in zip("abc", "xyx", strict=True)]
     code = Code(uses=tuple(uses), places={"/one": "", "/two": ""})
     assert question_text(code).splitlines() == [
-        "What it does:", "\u2022 runs x", "\u2022 runs y",
-        "Code (0 files):", "\u2022 /one", "\u2022 /two",
-    ]  # fmt: skip
+        "What it does:",
+        "\u2022 runs x",
+        "\u2022 runs y",
+        "Code (0 files):",
+        "\u2022 /one",
+        "\u2022 /two",
+    ]
 
 
 def test_that_the_code_is_shown_as_it_was_read(code, tmp_path, qtbot):

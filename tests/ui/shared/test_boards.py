@@ -26,9 +26,7 @@ def pick(box, board):
     box.activated.emit(box.currentIndex())
 
 
-def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(
-    opened, notices, qtbot
-):
+def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(opened, notices, qtbot):
     # A board sets the target in one step.
     box = opened.window.pipeline.board
     before = opened.document.project
@@ -40,11 +38,7 @@ def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(
     # Only its devices are offered; one that it lacks is marked.
     bar = opened.window.pipeline
     device, goal = bar.target.device, bar.goal
-    offered = {
-        device.itemData(row)
-        for row in range(device.count())
-        if device.model().item(row).isEnabled()
-    }
+    offered = {device.itemData(row) for row in range(device.count()) if device.model().item(row).isEnabled()}
     assert offered == bar_devices(project)
     assert not goal.property("invalid")
     opened.document.apply("Set", lambda p: edits.set_target(p, TargetChoice(id="ethos-u85-512")))
@@ -60,10 +54,7 @@ def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(
     assert opened.document.project == before
     notices.take("npu: The value is missing.")
     # The verdict stands with the numbers of each memory.
-    for board, words in [
-        ("renesas-ra8p1", "Fits Renesas"),
-        ("himax-we2", "size from a secondary source"),
-    ]:
+    for board, words in [("renesas-ra8p1", "Fits Renesas"), ("himax-we2", "size from a secondary source")]:
         pick(opened.window.pipeline.board, board)
         fits = BoardFit(lambda: DARK)
         qtbot.addWidget(fits)

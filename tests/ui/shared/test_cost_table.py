@@ -31,8 +31,7 @@ def lowered(delegates=1, modules=MODULES):
         base.model_copy(update={"module": m, "cycles": 10 * (i + 1)}) for i, m in enumerate(modules)
     )
     reports = tuple(
-        result.vela[0].model_copy(update={"delegate": d, "operations": operations})
-        for d in range(delegates)
+        result.vela[0].model_copy(update={"delegate": d, "operations": operations}) for d in range(delegates)
     )
     return result.model_copy(update={"vela": reports, "delegates": delegates})
 
@@ -113,7 +112,5 @@ def test_that_a_corrected_operation_says_what_vela_says_and_why():
     model.set_rows([kept, changed])
     column = next(i for i, c in enumerate(OPERATION_COLUMNS) if c.title == "Vela says")
     assert model.index(1, column).data() == "90"
-    assert "Vela says 90 cycles; corrected: output without activation" in describe_operation(
-        changed
-    )
+    assert "Vela says 90 cycles; corrected: output without activation" in describe_operation(changed)
     assert "Vela says" not in describe_operation(kept)

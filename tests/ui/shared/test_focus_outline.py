@@ -36,9 +36,7 @@ def lines(view: QListWidget) -> list[QWidget]:
     return [w for w in inside if type(w).__name__ == "_Line" and not w.isHidden()]
 
 
-def test_that_the_line_follows_the_size_of_its_list_and_leaves_with_the_focus(
-    qtbot: QtBot,
-) -> None:
+def test_that_the_line_follows_the_size_of_its_list_and_leaves_with_the_focus(qtbot: QtBot) -> None:
     outline = FocusOutline(QCoreApplication.instance())
     form = QWidget()
     first, second = QListWidget(form), QListWidget(form)

@@ -28,10 +28,15 @@ def wheel(widget: QWidget) -> None:
     """Turn the wheel over a widget."""
     middle = QPointF(widget.rect().center())
     event = QWheelEvent(
-        middle, QPointF(widget.mapToGlobal(middle.toPoint())), QPoint(0, -120), QPoint(0, -120),
-        Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase,
+        middle,
+        QPointF(widget.mapToGlobal(middle.toPoint())),
+        QPoint(0, -120),
+        QPoint(0, -120),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
         False,
-    )  # fmt: skip
+    )
     QApplication.sendEvent(widget, event)
 
 
@@ -84,9 +89,7 @@ def test_that_a_dialog_stays_as_large_as_it_was_shown(qtbot: QtBot) -> None:
 def test_that_a_label_that_becomes_wider_gives_its_room_back(qtbot):
     page = QWidget()
     qtbot.addWidget(page)
-    label = WrappedLabel(
-        "a sentence of many words that takes several lines where it is narrow", page
-    )
+    label = WrappedLabel("a sentence of many words that takes several lines where it is narrow", page)
     layout = QVBoxLayout(page)
     layout.addWidget(label)
     layout.addStretch(1)

@@ -18,9 +18,15 @@ _KIB = 1024
 
 def live(start: int, end: int, kib: int) -> LiveRange:
     return LiveRange(
-        name=f"t{start}", module="", usage="FeatureMap", memory="Sram", start=start, end=end,
-        address=0, bytes=kib * _KIB,
-    )  # fmt: skip
+        name=f"t{start}",
+        module="",
+        usage="FeatureMap",
+        memory="Sram",
+        start=start,
+        end=end,
+        address=0,
+        bytes=kib * _KIB,
+    )
 
 
 def test_that_a_block_narrower_than_a_pixel_reaches_the_peak(qtbot: QtBot) -> None:
@@ -42,8 +48,7 @@ def test_that_a_block_narrower_than_a_pixel_reaches_the_peak(qtbot: QtBot) -> No
         row = int((box.bottom() - box.height() * kib / 20) * ratio)
         accent = QColor(DARK.accent)
         colours = [
-            picture.pixelColor(int(x * ratio), row)
-            for x in range(int(box.left()) + 2, int(box.right()) - 2)
+            picture.pixelColor(int(x * ratio), row) for x in range(int(box.left()) + 2, int(box.right()) - 2)
         ]
         return any(c.blue() > 100 and abs(c.hsvHueF() - accent.hsvHueF()) < 0.08 for c in colours)
 

@@ -51,9 +51,7 @@ def test_that_the_module_tree_shows_modules_types_and_configs(watch):
 def test_that_views_hear_only_of_modules_with_another_chip(watch):
     model = watch(ModuleTreeModel())
     changed = []
-    model.dataChanged.connect(
-        lambda first, last: changed.append((model.path_of(first), model.path_of(last)))
-    )
+    model.dataChanged.connect(lambda first, last: changed.append((model.path_of(first), model.path_of(last))))
     configs = {m.path: Effective("a8w8", "r1") for m in MODULES}
     model.set_modules(MODULES, (configs, {}, {}))
     assert model.index_of("head").siblingAtColumn(Column.CONFIG).data() == "a8w8"
@@ -85,9 +83,7 @@ def rows(rules):
 )
 def test_that_modules_listed_as_text_stand_as_people_count(watch, names, shown):
     model = watch(ModuleTreeModel())
-    model.set_modules(
-        [Module("", "net.Net", "", 0), *(Module(n, "net.Block", "", 0) for n in names)]
-    )
+    model.set_modules([Module("", "net.Net", "", 0), *(Module(n, "net.Block", "", 0) for n in names)])
     root = model.index(0, 0)
     assert [model.index(row, 0, root).data() for row in range(model.rowCount(root))] == shown
 
@@ -141,8 +137,18 @@ def test_that_jobs_stand_newest_first_and_change_in_place(watch):
     model = watch(JobTableModel())
     first = Job("j1", "net: run to Export", "interactive", "export", make_project(), ".")
     model.update_job(first)
-    second = Job("j2", "net: run to Lower", "background", "lower", make_project(), ".",
-                 state="running", stage="lower", progress=0.5, began=0.0)  # fmt: skip
+    second = Job(
+        "j2",
+        "net: run to Lower",
+        "background",
+        "lower",
+        make_project(),
+        ".",
+        state="running",
+        stage="lower",
+        progress=0.5,
+        began=0.0,
+    )
     model.update_job(second)
     model.update_job(Job(**{**first.__dict__, "state": "done"}))
     assert [model.index(row, 0).data() for row in range(2)] == [second.title, first.title]

@@ -61,14 +61,20 @@ def test_that_channels_lie_about_the_place_of_their_tensor():
 def series(count, channels=0):
     high = np.linspace(1.0, 50.0, count)
     weights = np.arange(count) % 2 == 1
-    some = {
-        int(i): (-np.ones(channels), np.ones(channels)) for i in np.flatnonzero(weights) if channels
-    }
+    some = {int(i): (-np.ones(channels), np.ones(channels)) for i in np.flatnonzero(weights) if channels}
     return RangeSeries(
-        names=tuple(f"t{i}" for i in range(count)), labels=("a8w8",) * count, is_weight=weights,
-        low=-high, high=high, p_low=-high / 2, p_high=high / 2, grid_low=-high, grid_high=high,
-        step=high / 127, channels=some,
-    )  # fmt: skip
+        names=tuple(f"t{i}" for i in range(count)),
+        labels=("a8w8",) * count,
+        is_weight=weights,
+        low=-high,
+        high=high,
+        p_low=-high / 2,
+        p_high=high / 2,
+        grid_low=-high,
+        grid_high=high,
+        step=high / 127,
+        channels=some,
+    )
 
 
 @pytest.fixture
@@ -216,9 +222,7 @@ def test_that_few_steps_of_a_program_have_ticks_at_whole_numbers(qtbot):
     chart.set_theme(DARK)
     chart.resize(1200, 300)
     tensors = [
-        LiveRange(
-            name="a", module="", memory="SRAM", usage="", start=step, end=step, address=0, bytes=64
-        )
+        LiveRange(name="a", module="", memory="SRAM", usage="", start=step, end=step, address=0, bytes=64)
         for step in range(3)
     ]
     chart.render_tensors(tensors, 1)
@@ -246,9 +250,7 @@ def test_that_counts_on_a_logarithmic_axis_are_labelled_as_counts():
 def test_that_logarithmic_ticks_are_plain_numbers_and_fit_their_room():
     texts = [text for _, text in log_ticks(np.log10(2.5), np.log10(40), 4)]
     assert texts == ["5", "10", "20"]
-    assert [text for _, text in log_ticks(-2.2, 0.1, 8)] == [
-        "0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1",
-    ]  # fmt: skip
+    assert [text for _, text in log_ticks(-2.2, 0.1, 8)] == ["0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]
     assert [text for _, text in log_ticks(0, 6, 4)] == ["1", "100", "10,000", "1,000,000"]
     for place, text in log_ticks(-3, 3, 9):
         assert float(text.replace(",", "")) == pytest.approx(10**place)

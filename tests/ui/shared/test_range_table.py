@@ -21,21 +21,29 @@ from ui.shared.range_table import (
 from workbench.results import CalibrateResult, TensorQuality, TensorRange
 
 BASE = {
-    "id": "obs_0", "node": "relu", "op": "aten.relu.default", "module": "stem.relu",
-    "kind": "activation", "index": 0, "minimum": 0.0, "maximum": 10.0, "p_low": 0.0,
-    "p_high": 5.0, "dtype": "int8", "qmin": -128, "qmax": 127, "scale": 10 / 255,
-    "zero_point": -128, "observer": "Histogram",
-}  # fmt: skip
+    "id": "obs_0",
+    "node": "relu",
+    "op": "aten.relu.default",
+    "module": "stem.relu",
+    "kind": "activation",
+    "index": 0,
+    "minimum": 0.0,
+    "maximum": 10.0,
+    "p_low": 0.0,
+    "p_high": 5.0,
+    "dtype": "int8",
+    "qmin": -128,
+    "qmax": 127,
+    "scale": 10 / 255,
+    "zero_point": -128,
+    "observer": "Histogram",
+}
 
 
 def rows_of(*changes, counts=None, edges=None, evaluated=None):
-    ranges = tuple(
-        TensorRange(**{**BASE, "index": i, "id": f"obs_{i}", **c}) for i, c in enumerate(changes)
-    )
+    ranges = tuple(TensorRange(**{**BASE, "index": i, "id": f"obs_{i}", **c}) for i, c in enumerate(changes))
     arrays = {} if counts is None else {"histogram": counts, "edges": edges}
-    return range_rows(
-        CalibrateResult(samples=1, calibrated_on="d", ranges=ranges), arrays, evaluated
-    )
+    return range_rows(CalibrateResult(samples=1, calibrated_on="d", ranges=ranges), arrays, evaluated)
 
 
 def test_that_the_grid_follows_from_scale_and_zero_point():
@@ -61,9 +69,7 @@ def test_that_clipping_is_unknown_without_counts_and_for_channels():
     assert weight.clipped is None
 
 
-@pytest.mark.parametrize(
-    "change", [{"scale": 0.0}, {"maximum": math.inf}, {"minimum": math.nan}], ids=str
-)
+@pytest.mark.parametrize("change", [{"scale": 0.0}, {"maximum": math.inf}, {"minimum": math.nan}], ids=str)
 def test_that_a_tensor_without_a_range_shows_dashes(change):
     (row,) = rows_of({**change, "problem": "no calibration sample reached this tensor"})
     assert (row.is_known, row.width, row.grid, row.outliers) == (False, None, None, None)
@@ -79,8 +85,9 @@ def test_that_a_constant_tensor_has_no_outlier_ratio():
 
 
 def test_that_quality_is_joined_by_node_for_activations_only():
-    quality = TensorQuality(tensor="relu", module="stem.relu", op="relu", sqnr_db=33.0,
-                            cosine=1.0, max_abs_error=0.1)  # fmt: skip
+    quality = TensorQuality(
+        tensor="relu", module="stem.relu", op="relu", sqnr_db=33.0, cosine=1.0, max_abs_error=0.1
+    )
     evaluated = result_of("evaluate").model_copy(update={"tensors": (quality,)})
     rows = rows_of({}, {"kind": "weight"}, {"node": "obs_0"}, evaluated=evaluated)
     assert [row.sqnr_db for row in rows] == [33.0, None, None]
@@ -95,10 +102,13 @@ def test_that_a_requantized_tensor_is_named_by_its_source():
 @pytest.mark.parametrize(
     ("change", "label"),
     [
-        ({}, "a8w8"), ({"dtype": "int16"}, "a16w8"), ({"dtype": "uint8"}, "uint8"),
-        ({"kind": "weight", "qmax": 7}, "a8w4"), ({"dtype": "int3"}, "custom"),
+        ({}, "a8w8"),
+        ({"dtype": "int16"}, "a16w8"),
+        ({"dtype": "uint8"}, "uint8"),
+        ({"kind": "weight", "qmax": 7}, "a8w4"),
+        ({"dtype": "int3"}, "custom"),
     ],
-)  # fmt: skip
+)
 def test_that_precisions_have_their_colour(change, label):
     assert rows_of(change)[0].label == label
 
@@ -116,10 +126,14 @@ def test_that_the_table_keeps_qts_contract_while_sorted_by_every_column(qtbot):
 
 
 def test_that_channels_are_found_and_the_observers_state_is_left(tmp_path):
-    np.savez(tmp_path / "arrays.npz", **{
-        "channel_min/obs_0": np.array([-1.0, -np.inf]), "channel_max/obs_0": np.array([1.0, 2.0]),
-        "state/obs_0/min_val": np.zeros(2),
-    })  # fmt: skip
+    np.savez(
+        tmp_path / "arrays.npz",
+        **{
+            "channel_min/obs_0": np.array([-1.0, -np.inf]),
+            "channel_max/obs_0": np.array([1.0, 2.0]),
+            "state/obs_0/min_val": np.zeros(2),
+        },
+    )
     assert read_histograms(tmp_path) == {}
     (found,) = read_channels(tmp_path, rows_of({}, {}))
     low, high = found[0]
@@ -142,8 +156,7 @@ def test_that_a_tensor_the_quantizer_named_anew_tells_its_operation_in_the_graph
 
 
 def test_that_a_second_grid_is_named_after_its_source_and_says_why_it_is_not_chosen():
-    second = {"node": "activation_post_process_24", "op": "call_module", "origin": "mean",
-              "dtype": "int16"}  # fmt: skip
+    second = {"node": "activation_post_process_24", "op": "call_module", "origin": "mean", "dtype": "int16"}
     (row,) = rows_of(second)
     assert row.name == "mean \u2192 int16"
     assert "second quantized range of mean" in row.refusal

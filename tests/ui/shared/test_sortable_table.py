@@ -19,9 +19,8 @@ ROWS = [("b", 2.0), ("none", None), ("a", 10.0), ("nan", math.nan), ("C", -1.0)]
 def model(qtbot):
     columns = (
         Column("Name", lambda r: r[0]),
-        Column("Figure", lambda r: figure(r[1]), lambda r: r[1], "Description",
-               share=lambda r: 0.5),
-    )  # fmt: skip
+        Column("Figure", lambda r: figure(r[1]), lambda r: r[1], "Description", share=lambda r: 0.5),
+    )
     made = FigureTableModel(columns, lambda r: f"about {r[0]}")
     mode = QAbstractItemModelTester.FailureReportingMode.Fatal
     made.tester = QAbstractItemModelTester(made, mode)
@@ -33,9 +32,7 @@ def names(model):
     return [model.index(row, 0).data() for row in range(model.rowCount())]
 
 
-@pytest.mark.parametrize(
-    ("order", "expected"), [(ASCENDING, ["C", "b", "a"]), (DESCENDING, ["a", "b", "C"])]
-)
+@pytest.mark.parametrize(("order", "expected"), [(ASCENDING, ["C", "b", "a"]), (DESCENDING, ["a", "b", "C"])])
 def test_that_what_is_not_known_stands_last_in_both_orders(model, order, expected):
     model.sort(1, order)
     assert names(model) == [*expected, "none", "nan"]
@@ -94,13 +91,23 @@ def test_that_only_a_person_choosing_is_told(model, qtbot):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (figure(None), DASH), (figure(math.inf), DASH), (figure(0.012341), "0.01234"),
-        (decibel(35.5512), "35.55 dB"), (decibel(None), DASH), (percent(0.00001), "<0.01 %"),
-        (percent(0.99999), ">99.99 %"), (percent(1.0), "100.00 %"), (percent(None), DASH),
-        (count(1234567), "1,234,567"), (size(512), "512 B"), (size(30208), "29.5 KiB"),
-        (size(3665008), "3.50 MiB"), (size(None), DASH), (milliseconds(0.0702), "0.070 ms"),
+        (figure(None), DASH),
+        (figure(math.inf), DASH),
+        (figure(0.012341), "0.01234"),
+        (decibel(35.5512), "35.55 dB"),
+        (decibel(None), DASH),
+        (percent(0.00001), "<0.01 %"),
+        (percent(0.99999), ">99.99 %"),
+        (percent(1.0), "100.00 %"),
+        (percent(None), DASH),
+        (count(1234567), "1,234,567"),
+        (size(512), "512 B"),
+        (size(30208), "29.5 KiB"),
+        (size(3665008), "3.50 MiB"),
+        (size(None), DASH),
+        (milliseconds(0.0702), "0.070 ms"),
     ],
-)  # fmt: skip
+)
 def test_that_figures_are_written_one_way(text, expected):
     assert text == expected
 
@@ -128,9 +135,7 @@ def test_that_figures_stay_in_sight_beside_long_names(paths, qtbot):
 
 
 def test_that_a_column_that_gives_way_is_narrowed_first(qtbot):
-    columns = (
-        Column("Description", lambda r: r), Column("Digest", lambda r: r, gives_way=True),
-    )  # fmt: skip
+    columns = (Column("Description", lambda r: r), Column("Digest", lambda r: r, gives_way=True))
     model = FigureTableModel(columns, str)
     view = FigureView("Files", model)
     qtbot.addWidget(view)
@@ -164,9 +169,10 @@ def test_that_a_table_without_rows_has_nothing_to_scroll_to(model, qtbot):
 def test_that_texts_are_whole_where_there_is_room(qtbot):
     name = "body.0.second.conv_weight_and_scale_of_a_long_name_" * 2
     columns = (
-        Column("Name", lambda row: row[0]), Column("Size", lambda row: str(row[1]), lambda r: r[1]),
+        Column("Name", lambda row: row[0]),
+        Column("Size", lambda row: str(row[1]), lambda r: r[1]),
         Column("Note", lambda row: ""),
-    )  # fmt: skip
+    )
     model = FigureTableModel(columns, lambda row: row[0])
     view = FigureView("Names", model)
     qtbot.addWidget(view)
@@ -183,9 +189,10 @@ def test_that_texts_are_whole_where_there_is_room(qtbot):
 
 def test_that_short_names_stay_whole_beside_a_long_text(qtbot):
     columns = (
-        Column("Command", lambda r: r[0]), Column("Figure", lambda _: "1", lambda _: 1.0),
+        Column("Command", lambda r: r[0]),
+        Column("Figure", lambda _: "1", lambda _: 1.0),
         Column("Description", lambda r: r[1]),
-    )  # fmt: skip
+    )
     model = FigureTableModel(columns, str)
     view = FigureView("Commands", model, widest_px=700)
     qtbot.addWidget(view)

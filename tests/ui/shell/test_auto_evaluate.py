@@ -27,9 +27,7 @@ def is_measured(opened):
     return opened.session.stage("evaluate").state == "cached" and not opened.runner.running
 
 
-def test_that_an_edit_runs_quality_and_cost_when_the_switch_is_on_and_nothing_else(
-    opened, engines, qtbot
-):
+def test_that_an_edit_runs_quality_and_cost_when_the_switch_is_on_and_nothing_else(opened, engines, qtbot):
     # Nothing runs by itself while the switch is off.
     edit(opened, qtbot, "a16w8")
     assert not engines.commands
@@ -44,9 +42,7 @@ def test_that_an_edit_runs_quality_and_cost_when_the_switch_is_on_and_nothing_el
     assert jobs[-1].project == opened.document.project
 
 
-def test_that_what_was_cancelled_waits_for_the_user_and_the_newest_edit_wins(
-    opened, engines, qtbot
-):
+def test_that_what_was_cancelled_waits_for_the_user_and_the_newest_edit_wins(opened, engines, qtbot):
     # What was cancelled waits for the user.
     engines.plays = [Play(hold="calibrate")]
     opened.runs.live.action.trigger()
@@ -106,8 +102,9 @@ def test_that_an_edit_ends_lowering_ahead_and_closing_asks_nothing(ahead, engine
     qtbot.waitUntil(lambda: not ahead.runner.running)
     jobs = [c for c in engines.commands if isinstance(c, RunUntil)]
     assert [(c.until, ahead.runner.job(c.job).state) for c in jobs] == [
-        ("evaluate", "done"), ("lower", "cancelled")
-    ]  # fmt: skip
+        ("evaluate", "done"),
+        ("lower", "cancelled"),
+    ]
     # A window closes without a question while it lowers ahead.
     ahead.document.save()
     evaluate(ahead, qtbot)
@@ -117,9 +114,7 @@ def test_that_an_edit_ends_lowering_ahead_and_closing_asks_nothing(ahead, engine
 
 
 @pytest.mark.slow
-def test_that_a_failure_of_lowering_ahead_is_shown_in_the_stage_alone(
-    ahead, engines, qtbot, notices
-):
+def test_that_a_failure_of_lowering_ahead_is_shown_in_the_stage_alone(ahead, engines, qtbot, notices):
     refused = ErrorInfo(message="Vela refuses", hint="Choose", code="vela-refused")
     engines.plays = [Play(), Play(fail="lower", infos=[refused])]
     evaluate(ahead, qtbot)
@@ -133,8 +128,7 @@ def test_that_a_study_does_not_wait_for_lowering_ahead(ahead, engines, qtbot):
     evaluate(ahead, qtbot)
     qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "running")
     ahead.runner.run_study(
-        "sweep", ahead.document.project, ahead.document.folder,
-        {"targets": ["ethos-u55-128"], "axes": {}},
-    )  # fmt: skip
+        "sweep", ahead.document.project, ahead.document.folder, {"targets": ["ethos-u55-128"], "axes": {}}
+    )
     qtbot.waitUntil(lambda: ahead.session.stage("lower").state != "running")
     assert any(isinstance(command, RunStudy) for command in engines.commands)

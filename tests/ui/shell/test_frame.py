@@ -102,9 +102,11 @@ def let_top1(monkeypatch, quantized, float_):
     value = result_of("evaluate")
     classes = {"decided": 400, "decided_equal": 380}
     figures = {
-        "top1_quantized": quantized, "top1_float": float_, "samples": 400,
+        "top1_quantized": quantized,
+        "top1_float": float_,
+        "samples": 400,
         "outputs": tuple(o.model_copy(update=classes) for o in value.outputs),
-    }  # fmt: skip
+    }
     leave_results(monkeypatch, evaluate=value.model_copy(update=figures))
 
 
@@ -318,20 +320,22 @@ def test_that_tab_goes_through_the_window_as_it_is_read(opened, qtbot):
         window.show_sides(on=True)
         qtbot.waitUntil(lambda: not any(dock.wanting for dock in window.docks.values()))
         regions = [
-            window.pipeline, window.scoreboard, window.rail, window.docks["modules"],
-            window.docks["rules"], window.workspaces, window.docks["inspector"],
-            window.docks["problems"], window.statusBar(),
-        ]  # fmt: skip
+            window.pipeline,
+            window.scoreboard,
+            window.rail,
+            window.docks["modules"],
+            window.docks["rules"],
+            window.workspaces,
+            window.docks["inspector"],
+            window.docks["problems"],
+            window.statusBar(),
+        ]
 
         def passed():
-            return [
-                k for w in tab_chain(window) for k, r in enumerate(regions) if r.isAncestorOf(w)
-            ]
+            return [k for w in tab_chain(window) for k, r in enumerate(regions) if r.isAncestorOf(w)]
 
         # Panels make their contents one after the other.
-        qtbot.waitUntil(
-            lambda: passed() == sorted(passed()) and set(passed()) == set(range(len(regions)))
-        )
+        qtbot.waitUntil(lambda: passed() == sorted(passed()) and set(passed()) == set(range(len(regions))))
 
 
 def test_that_tab_visits_what_is_shown_from_the_top_and_tabs_before_their_panels(opened, qtbot):
@@ -339,9 +343,7 @@ def test_that_tab_visits_what_is_shown_from_the_top_and_tabs_before_their_panels
     rail = opened.window.rail
     for name in ("performance", "model"):
         opened.window.show_workspace(name)
-        assert [b for b in tab_chain(opened.window) if b in rail.buttons.values()] == [
-            rail.buttons[name]
-        ]
+        assert [b for b in tab_chain(opened.window) if b in rail.buttons.values()] == [rail.buttons[name]]
     # Tab goes through a panel from top to bottom.
     # Where parts are not side by side.
     opened.window.resize(860, 700)

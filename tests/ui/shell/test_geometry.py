@@ -39,11 +39,14 @@ def walked(opened, qtbot, size):
     ("size", "theme"),
     [
         (SIZES[0], "dark"),
-        *(pytest.param(size, theme, marks=pytest.mark.slow)
-          for size in SIZES for theme in ("dark", "light")
-          if (size, theme) != (SIZES[0], "dark")),
+        *(
+            pytest.param(size, theme, marks=pytest.mark.slow)
+            for size in SIZES
+            for theme in ("dark", "light")
+            if (size, theme) != (SIZES[0], "dark")
+        ),
     ],
-)  # fmt: skip
+)
 def test_that_nothing_is_cut_empty_or_covered(opened, qtbot, size, theme):
     opened.context.appearance.switch(theme)
     before = walked(opened, qtbot, size)
@@ -59,9 +62,11 @@ def test_that_texts_that_are_cut_empty_tables_and_parts_that_overlap_are_found(q
     page = QWidget()
     qtbot.addWidget(page)
     layout = QVBoxLayout(page)
-    label, button, table = QLabel("A label of some length", page), QPushButton("Button", page), (
-        FigureView("Table", RunTableModel(), page)
-    )  # fmt: skip
+    label, button, table = (
+        QLabel("A label of some length", page),
+        QPushButton("Button", page),
+        (FigureView("Table", RunTableModel(), page)),
+    )
     table.setMinimumHeight(200)
     for part in (label, button, table):
         layout.addWidget(part)

@@ -16,9 +16,10 @@ from ui.state.notices import Action
 
 MOST_TABS = 150
 CTRL, ALT, NONE = (
-    Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.AltModifier,
+    Qt.KeyboardModifier.ControlModifier,
+    Qt.KeyboardModifier.AltModifier,
     Qt.KeyboardModifier.NoModifier,
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -172,9 +173,7 @@ def test_that_the_tab_key_goes_through_what_is_seen_and_all_of_it(opened, qtbot,
     assert QApplication.focusWidget() is before
 
 
-def test_that_panels_show_the_focus_keep_it_and_leave_it_to_a_question(
-    opened, qtbot, keys, notices
-):
+def test_that_panels_show_the_focus_keep_it_and_leave_it_to_a_question(opened, qtbot, keys, notices):
     # Going to a narrow panel shows its first part.
     opened.window.resize(860, 700)
     opened.window.actions_by_id["go_simulator"].trigger()

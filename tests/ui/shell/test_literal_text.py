@@ -59,11 +59,13 @@ def tooltips(model, parent, name, depth=0):
 def hostile(workbench, tmp_path, qtbot):
     made = make_project().model_copy(
         update={
-            "name": HOSTILE, "notes": HOSTILE, "board": HOSTILE,
+            "name": HOSTILE,
+            "notes": HOSTILE,
+            "board": HOSTILE,
             "target": TargetChoice(id="ethos-u55-128", options={"config_ini": HOSTILE}),
             "calibration": DataSource(spec=f"{HOSTILE}.npz", labels=HOSTILE),
         }
-    )  # fmt: skip
+    )
     for kind in ("module_name", "module_type", "node_target", "node_name"):
         made = edits.assign(made, kind, HOSTILE, "a8w8")
     path = write_project(tmp_path / "odd", made)

@@ -34,9 +34,15 @@ def test_that_every_option_of_a_message_has_a_place():
 
 def test_that_places_settings_and_plug_ins_lead_to_where_they_are_set(opened, qtbot):
     # A place is shown in its panel.
-    cases = [("option", "rules[0].config", "rules"), ("option", "improvers", "weight_transforms"),
-     ("option", "learning_rate", "training"), ("option", "targets", "devices"),
-     ("tool", "FVP", "simulator"), ("tool", "vela", "log"), ("stage", "lower", "log")]  # fmt: skip
+    cases = [
+        ("option", "rules[0].config", "rules"),
+        ("option", "improvers", "weight_transforms"),
+        ("option", "learning_rate", "training"),
+        ("option", "targets", "devices"),
+        ("tool", "FVP", "simulator"),
+        ("tool", "vela", "log"),
+        ("stage", "lower", "log"),
+    ]
     for kind, name, panel in cases:
         opened.navigation.go(Place(kind=kind, id=name))
         assert opened.window.docks[panel].isVisible()

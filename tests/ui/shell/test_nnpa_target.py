@@ -36,21 +36,33 @@ from workbench.targets.nnpa import EMULATED
 NNPA = TargetChoice(id="nnpa")
 CHECK = CompilerCheck(sentence="Neither onnx-mlir nor docker is on this machine.")
 PRODUCTS = (
-    ExportedProduct(node="/head/linear/", op="Gemm", origin="linear", module="head",
-                    quantized=True),
-    ExportedProduct(node="/mix/matmul/", op="MatMul", origin="matmul", module="mix",
-                    quantized=False, reason="Its second operand is computed."),
-)  # fmt: skip
+    ExportedProduct(node="/head/linear/", op="Gemm", origin="linear", module="head", quantized=True),
+    ExportedProduct(
+        node="/mix/matmul/",
+        op="MatMul",
+        origin="matmul",
+        module="mix",
+        quantized=False,
+        reason="Its second operand is computed.",
+    ),
+)
 MODEL = ExportedModel(
-    opset=20, ir_version=10, nodes=9, bytes=4096, rewritten=1, products=PRODUCTS,
+    opset=20,
+    ir_version=10,
+    nodes=9,
+    bytes=4096,
+    rewritten=1,
+    products=PRODUCTS,
     commands=(("onnx-mlir", "onnx-mlir -O3 model.onnx"), ("container", "docker run x")),
-    notes=("zDLC has no switch.",), check=CHECK,
-)  # fmt: skip
+    notes=("zDLC has no switch.",),
+    check=CHECK,
+)
 READINGS = tuple(
-    Reading(id=name, title=name, marks="emulated", sqnr_db=db, cosine=0.9, max_abs_error=0.1,
-            main=name == "nnpa")
+    Reading(
+        id=name, title=name, marks="emulated", sqnr_db=db, cosine=0.9, max_abs_error=0.1, main=name == "nnpa"
+    )
     for name, db in (("nnpa", 44.0), ("document", 46.5))
-)  # fmt: skip
+)
 
 
 def nnpa_result(stage):
@@ -231,16 +243,14 @@ def test_that_another_target_takes_its_rows_with_it(qtbot):
     qtbot.waitUntil(lambda: shown() == own)
     assert "for comparison only" in form.fields["weights"].itemText(1)
     form.render_choice(TargetChoice(id="ethos-u55-128"))
-    assert "Memory mode" in [
-        label.text() for label in form.findChildren(QLabel) if label.isVisible()
-    ]
+    assert "Memory mode" in [label.text() for label in form.findChildren(QLabel) if label.isVisible()]
 
 
 def test_that_what_is_never_quantized_is_no_problem_and_the_rest_is():
     notes = [
         NodeAnnotation(node=n, op=n, module=n, config="", quantized=False, reason="y", never=never)
         for n, never in (("gelu", True), ("conv2d", False))
-    ]  # fmt: skip
+    ]
     wanted = {n.node: Effective("int8-dyn", "r1") for n in notes}
     assert list(differences(notes, wanted)) == ["conv2d"]
 
@@ -250,19 +260,23 @@ def test_that_what_is_applied_is_shown_with_the_wish_struck_out():
         NodeAnnotation(node=n, op=n, module=m, config="", quantized=quantized, reason=reason)
         for n, m, quantized, reason in (
             ("conv", "stem", False, "Convolutions are never quantized."),
-            ("linear", "head", True, ""), ("add", "head", False, "y"),
+            ("linear", "head", True, ""),
+            ("add", "head", False, "y"),
         )
-    ]  # fmt: skip
+    ]
     wanted = {n.node: Effective("int8-dyn", "r1") for n in notes}
     nodes = applied(notes, wanted)
     assert {n: (e.label, e.wish) for n, e in nodes.items()} == {
-        "conv": ("float", "int8-dyn"), "linear": ("int8-dyn", ""), "add": ("float", "int8-dyn"),
-    }  # fmt: skip
+        "conv": ("float", "int8-dyn"),
+        "linear": ("int8-dyn", ""),
+        "add": ("float", "int8-dyn"),
+    }
     modules = dict.fromkeys(("stem", "head"), Effective("int8-dyn", "r1"))
     shown = applied_to_modules(notes, wanted, modules)
     assert {m: (e.label, e.wish) for m, e in shown.items()} == {
-        "stem": ("float", "int8-dyn"), "head": ("int8-dyn", ""),
-    }  # fmt: skip
+        "stem": ("float", "int8-dyn"),
+        "head": ("int8-dyn", ""),
+    }
     rules = [Rule(id="r1", kind="global", config="int8-dyn")]
     assert why(shown["stem"], rules) == ("float; not applied: int8-dyn from rule 1 whole model")
 

@@ -16,14 +16,23 @@ from workbench.targets import target_of
 
 CHOICE = TargetChoice(id="formats")
 ARGS = {
-    "by": "type", "report": True,
-    "linear": {"config": {
-        "name": "minifloat_ieee", "data_in_width": 8, "data_in_exponent_width": 4,
-        "data_in_exponent_bias": 7, "weight_width": 8, "weight_exponent_width": 4,
-        "weight_exponent_bias": 7, "bias_width": 8, "bias_exponent_width": 4,
-        "bias_exponent_bias": 7,
-    }},
-}  # fmt: skip
+    "by": "type",
+    "report": True,
+    "linear": {
+        "config": {
+            "name": "minifloat_ieee",
+            "data_in_width": 8,
+            "data_in_exponent_width": 4,
+            "data_in_exponent_bias": 7,
+            "weight_width": 8,
+            "weight_exponent_width": 4,
+            "weight_exponent_bias": 7,
+            "bias_width": 8,
+            "bias_exponent_width": 4,
+            "bias_exponent_bias": 7,
+        }
+    },
+}
 
 
 @pytest.fixture
@@ -79,9 +88,7 @@ def test_that_mases_form_is_offered_only_where_mase_has_the_format(form):
     assert not form.mase.isEnabled()
 
 
-def test_that_the_dialog_has_the_form_of_its_config_and_presets_are_those_of_the_target(
-    qtbot, opened
-):
+def test_that_the_dialog_has_the_form_of_its_config_and_presets_are_those_of_the_target(qtbot, opened):
     # The dialog has the form of its config.
     dialog = ConfigDialog("conv", FIRST, lambda _: "", opened.window)
     qtbot.addWidget(dialog)
@@ -131,8 +138,8 @@ def test_that_pass_args_are_taken_as_one_step_or_refused_and_tell_what_they_leav
 
 def test_that_figures_of_formats_say_that_they_are_emulated():
     value = EvaluateResult(
-        samples=1, data="d", calibrated_on="d", sqnr_db=20.0, cosine=1.0, max_abs_error=0.1,
-    )  # fmt: skip
+        samples=1, data="d", calibrated_on="d", sqnr_db=20.0, cosine=1.0, max_abs_error=0.1
+    )
     memory = FormatMemory(weight_bits=8.0, data_bits=4.0, weight_elements=1, data_elements=1)
     cards = {card.title: card for card in quality_cards(value, memory, "emulated")}
     assert cards["SQNR"].origin == "emulated"

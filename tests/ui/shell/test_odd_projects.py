@@ -43,9 +43,7 @@ def test_that_an_unreadable_file_is_named_until_another_opens_and_work_can_be_ca
     qtbot.waitUntil(lambda: not action.isEnabled())
 
 
-def test_that_a_project_for_an_unknown_target_opens_and_says_so(
-    workbench, tmp_path, qtbot, notices
-):
+def test_that_a_project_for_an_unknown_target_opens_and_says_so(workbench, tmp_path, qtbot, notices):
     made = make_project().model_copy(update={"target": TargetChoice(id="ethos-u99")})
     workbench.files.open_path(write_project(tmp_path / "odd", made))
     for row in PANELS:

@@ -14,17 +14,26 @@ from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.model import DataSource
 
-INFO = ErrorInfo(
-    message="No room for it.", where=Place(kind="option", id="model.spec"), code="no-room"
-)
+INFO = ErrorInfo(message="No room for it.", where=Place(kind="option", id="model.spec"), code="no-room")
 # The stage whose result a panel shows, or the button that starts its study.
 STAGES = {
-    "modules": "export", "rules": "export", "graph": "export", "inspector": "export",
-    "ranges": "calibrate", "formats": "calibrate", "accuracy": "evaluate", "runs": "evaluate",
-    "outcome": "evaluate", "pictures": "evaluate",
-    "cost": "lower", "timeline": "lower", "memory": "lower", "suggestions": "lower",
-    "simulator": "run", "deliverables": "package",
-}  # fmt: skip
+    "modules": "export",
+    "rules": "export",
+    "graph": "export",
+    "inspector": "export",
+    "ranges": "calibrate",
+    "formats": "calibrate",
+    "accuracy": "evaluate",
+    "runs": "evaluate",
+    "outcome": "evaluate",
+    "pictures": "evaluate",
+    "cost": "lower",
+    "timeline": "lower",
+    "memory": "lower",
+    "suggestions": "lower",
+    "simulator": "run",
+    "deliverables": "package",
+}
 STUDIES = {
     "sample": lambda panel: panel.show_button,
     "devices": lambda panel: panel.start,
@@ -62,9 +71,7 @@ def outdate(workbench):
     """Edit the project so that no result is current."""
     workbench.document.apply(
         "Set strict export",
-        lambda p: edits.set_model(
-            p, p.model.model_copy(update={"strict_export": not p.model.strict_export})
-        ),
+        lambda p: edits.set_model(p, p.model.model_copy(update={"strict_export": not p.model.strict_export})),
     )
 
 
@@ -78,9 +85,7 @@ def test_that_every_panel_has_states_that_differ():
     assert {row.id for row in PANELS} == {*STAGES, *STUDIES, *LISTS}
 
 
-def test_that_panels_and_lists_without_results_say_so_and_what_failed(
-    opened, qtbot, engines, notices
-):
+def test_that_panels_and_lists_without_results_say_so_and_what_failed(opened, qtbot, engines, notices):
     # Panels without results say what to run.
     for name in STAGES.keys() - {"rules"}:
         panel = shown(opened, name)
@@ -186,13 +191,7 @@ def studied(opened, qtbot, engines):
     return opened
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["sensitivity"],
-        pytest.param(sorted(STUDIES), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("names", [["sensitivity"], pytest.param(sorted(STUDIES), marks=pytest.mark.slow)])
 def test_that_studies_tell_their_state(studied, qtbot, engines, notices, names):
     for name in names:
         panel = shown(studied, name)

@@ -128,17 +128,14 @@ def a_custom_config_can_have_a_plugins_observer(rules, workbench, qtbot):
 
 
 @for_each(
-    "promise",
-    [the_form_for_rules_offers_what_a_plugin_adds, a_custom_config_can_have_a_plugins_observer],
+    "promise", [the_form_for_rules_offers_what_a_plugin_adds, a_custom_config_can_have_a_plugins_observer]
 )
 def test_that_forms_offer_what_a_plugin_adds(promise, rules, workbench, qtbot):
     workbench.document.undo_stack.setIndex(0)
     promise(rules, workbench, qtbot)
 
 
-def tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its_key(
-    exported, workbench, qtbot, _
-):
+def tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its_key(exported, workbench, qtbot, _):
     document = workbench.document
     tree, graph = workbench.window.reveal("modules"), workbench.window.reveal("graph")
     workbench.context.selection.choose_modules(["head"])
@@ -160,11 +157,7 @@ def tree_and_graph_offer_a_plugins_config_in_their_menus_and_under_its_key(
     (rule,) = document.project.rules[1:]
     assert (rule.kind, rule.match, rule.config) == ("node_name", "linear", "own.py:narrow")
     document.undo_stack.undo()
-    with (
-        qtbot.waitSignal(graph.view.groups.laid_out)
-        if graph.view.surface.scene is None
-        else nullcontext()
-    ):
+    with qtbot.waitSignal(graph.view.groups.laid_out) if graph.view.surface.scene is None else nullcontext():
         graph.flush()
     menu = context_menu(graph.view, "linear")
     graph.view.menu_asked.emit(menu)
@@ -187,9 +180,9 @@ def rules_of_plugins_say_what_they_win_once_it_is_known(exported, workbench, qtb
     qtbot.waitUntil(lambda: said_of(exported, "finder")[0].startswith("applies to 1 "))
     assert said_of(exported, "quantizer")[0].startswith("matches nothing")
     problems = workbench.context.problems
-    qtbot.waitUntil(lambda: "rule-unmatched" in {
-        problems.row_at(row).code for row in range(problems.rowCount())
-    })  # fmt: skip
+    qtbot.waitUntil(
+        lambda: "rule-unmatched" in {problems.row_at(row).code for row in range(problems.rowCount())}
+    )
 
 
 @for_each(

@@ -20,10 +20,11 @@ def ask(opened, notices):
     """Ask a question with two answers; return its toast and the answers that were given."""
     given = []
     opened.notices.question(
-        "Go on?", "",
+        "Go on?",
+        "",
         [Action("Yes", lambda: given.append("yes")), Action("No", lambda: given.append("no"))],
         blocking=True,
-    )  # fmt: skip
+    )
     notices.take("Go on?")
     (toast,) = shown(opened)
     return toast, given

@@ -63,9 +63,7 @@ def sides_are_stacked_and_results_need_no_scrolling_in_a_small_window(small, qtb
         area = small.window.docks[name].widget()
         qtbot.waitUntil(panel.cards.isVisible)
         # With other fonts the panel is a few pixels higher.
-        qtbot.waitUntil(
-            lambda: 0 < panel.minimumSizeHint().height() < area.viewport().height() - 10
-        )
+        qtbot.waitUntil(lambda: 0 < panel.minimumSizeHint().height() < area.viewport().height() - 10)
         qtbot.waitUntil(lambda: not area.verticalScrollBar().isVisible())
     # No state of the stages makes a small window grow.
     small.window.resize(853, 480)
@@ -80,9 +78,7 @@ def sides_are_stacked_and_results_need_no_scrolling_in_a_small_window(small, qtb
         assert small.window.width() == 853
 
 
-def test_that_a_window_that_began_small_has_panels_side_by_side_when_it_is_large(
-    qtbot, qapp, monkeypatch
-):
+def test_that_a_window_that_began_small_has_panels_side_by_side_when_it_is_large(qtbot, qapp, monkeypatch):
     monkeypatch.setattr(main_window, "SIZE", (853, 480))
     window = main_window.MainWindow(Appearance(qapp, "dark"))
     qtbot.addWidget(window)
@@ -209,9 +205,7 @@ def test_that_long_forms_and_a_busy_bar_fit_a_small_screen(opened, qtbot, tmp_pa
     for kind in ["new", "target"]:
         parent = opened.window
         dialog = (
-            NewProjectDialog("", parent)
-            if kind == "new"
-            else TargetDialog(FIRST_TARGET, tmp_path, parent)
+            NewProjectDialog("", parent) if kind == "new" else TargetDialog(FIRST_TARGET, tmp_path, parent)
         )
         dialog.show()
         qtbot.waitExposed(dialog)
@@ -248,8 +242,7 @@ def test_that_an_empty_panel_has_the_button_that_fills_it(opened, qtbot, name):
 
 def test_that_operators_alike_on_the_cpu_are_one_problem():
     nodes = [
-        CpuNode(node=f"add_{i}", op="aten.add.Tensor", module="", reason="It is float.")
-        for i in range(3)
+        CpuNode(node=f"add_{i}", op="aten.add.Tensor", module="", reason="It is float.") for i in range(3)
     ]
     lone = CpuNode(node="sort", op="aten.sort.default", module="", reason="No kernel.")
     first, second = on_the_cpu([*nodes, lone])

@@ -26,23 +26,29 @@ sys.exit(application.exec())
 def started(project: Path, then: str) -> subprocess.CompletedProcess[str]:
     """Start the window in a process of its own, with a reaction to its signals."""
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(then=then), str(project)], capture_output=True,
-        text=True, check=False, timeout=60,
-    )  # fmt: skip
+        [sys.executable, "-c", SCRIPT.format(then=then), str(project)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def test_that_the_window_can_be_closed_before_its_contents_are_there(project_file):
-    done = started(project_file, """
+    done = started(
+        project_file,
+        """
 start.ready.connect(lambda: print("ready"))
 start.window.painted.connect(lambda: QTimer.singleShot(0, start.window.close))
-""")  # fmt: skip
+""",
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_that_the_frame_is_painted_first_and_clicks_wait_until_the_contents_are_there(
-    project_file,
-):
-    done = started(project_file, """
+def test_that_the_frame_is_painted_first_and_clicks_wait_until_the_contents_are_there(project_file):
+    done = started(
+        project_file,
+        """
 heavy = {"pydantic", "numpy", "workbench.errors", "ui.shell.app", "ui.shared.panel"}
 start.window.painted.connect(lambda: print("painted", sorted(heavy & set(sys.modules))))
 flags = set()
@@ -57,10 +63,9 @@ def ready():
     start.workbench.stop()
     application.quit()
 start.ready.connect(ready)
-""")  # fmt: skip
-    assert done.stdout.splitlines() == [
-        "painted []", "ready net.qwb", "['ExcludeUserInputEvents']",
-    ]  # fmt: skip
+""",
+    )
+    assert done.stdout.splitlines() == ["painted []", "ready net.qwb", "['ExcludeUserInputEvents']"]
 
 
 @pytest.mark.slow
@@ -88,9 +93,7 @@ def places(window) -> dict[str, object]:
     return {name: part.geometry() for name, part in parts.items() if part.isVisible()}
 
 
-def test_that_no_part_of_the_window_moves_when_its_contents_come(
-    frame, qapp, qtbot, engines, project_file
-):
+def test_that_no_part_of_the_window_moves_when_its_contents_come(frame, qapp, qtbot, engines, project_file):
     before = places(frame)
     assert {"modules", "graph", "inspector", "bar-run", "bar-scores"} <= set(before)
     assert not any(action.isEnabled() for action in frame.actions_by_id.values())
@@ -118,7 +121,9 @@ def test_that_a_project_that_cannot_be_opened_leaves_the_welcome_page(
 
 
 def test_that_a_window_that_is_ended_leaves_no_lock_and_keeps_what_is_unsaved(project_file):
-    done = started(project_file, """
+    done = started(
+        project_file,
+        """
 import os, signal
 from ui.shell.start import EndSignals
 from workbench.project import edits
@@ -129,7 +134,8 @@ def change():
     document.apply("Set", lambda p: edits.assign(p, "module_name", "head", "float"))
     os.kill(os.getpid(), signal.SIGTERM)
 start.ready.connect(change)
-""")  # fmt: skip
+""",
+    )
     assert done.returncode == 0, done.stderr
     left = {path.name for path in project_file.parent.iterdir() if path.name.startswith(".")}
     assert not any(name.endswith(".lock") for name in left), left

@@ -59,9 +59,7 @@ def test_that_what_is_no_interpreter_is_told_and_nothing_is_added(qtbot):
 def test_that_the_bar_names_the_toolchain_of_a_project(opened):
     pill = opened.window.pipeline.toolchain
     assert not pill.isVisible()
-    opened.document.apply(
-        "Set toolchain", lambda p: edits.set_toolchain(p, "sdk", "ExecuTorch 1.4.1")
-    )
+    opened.document.apply("Set toolchain", lambda p: edits.set_toolchain(p, "sdk", "ExecuTorch 1.4.1"))
     assert pill.isVisible()
     assert pill.accessibleDescription() == "sdk"
     assert "1.4.1" in pill.toolTip()

@@ -20,9 +20,19 @@ from workbench.project.model import TargetChoice
 SAMPLES = Path(__file__).parents[3] / "resources" / "samples"
 QUESTION = "This project runs Python code."
 NEW = (
-    "new", "digits.qwb", "--model", "model.py:digits", "--weights", "weights.safetensors",
-    "--calibration", "calibration.npz", "--evaluation", "held_out.npz", "--target", "ethos-u55-128",
-)  # fmt: skip
+    "new",
+    "digits.qwb",
+    "--model",
+    "model.py:digits",
+    "--weights",
+    "weights.safetensors",
+    "--calibration",
+    "calibration.npz",
+    "--evaluation",
+    "held_out.npz",
+    "--target",
+    "ethos-u55-128",
+)
 FILES = ("model.py", "weights.safetensors", "calibration.npz", "held_out.npz")
 
 
@@ -70,11 +80,7 @@ class User:
     def study(self, name, **options):
         """Start a study."""
         document = self.workbench.document
-        self.do(
-            lambda: self.workbench.runner.run_study(
-                name, document.project, document.folder, options
-            )
-        )
+        self.do(lambda: self.workbench.runner.run_study(name, document.project, document.folder, options))
 
     def _allow(self):
         self.notices.take(QUESTION)

@@ -107,9 +107,9 @@ def test_that_a_whole_run_fills_the_window_and_a_second_opening_needs_no_engine(
     tree = opened.window.reveal("modules").tree
     qtbot.waitUntil(lambda: tree.model().rowCount() == 1)
     problems = opened.context.problems
-    qtbot.waitUntil(lambda: any(
-        "runs on the CPU" in problems.index(row, 1).data() for row in range(problems.rowCount())
-    ))  # fmt: skip
+    qtbot.waitUntil(
+        lambda: any("runs on the CPU" in problems.index(row, 1).data() for row in range(problems.rowCount()))
+    )
     # An edit makes later stages stale, and undo brings results back.
     opened.context.assigner.modules(["stem"], "a16w8")
     qtbot.waitUntil(lambda: state_of(opened, "prepare") == "stale")
@@ -151,8 +151,9 @@ def test_that_a_crash_and_a_failed_stage_are_told_once_and_the_project_is_kept(
     opened, qtbot, engines, notices
 ):
     # A crash is one sentence, and the project is kept.
-    info = ErrorInfo(message="softmax is too wide.", hint="Use a8w8 there.",
-                     where=Place(kind="module", id="head"))  # fmt: skip
+    info = ErrorInfo(
+        message="softmax is too wide.", hint="Use a8w8 there.", where=Place(kind="module", id="head")
+    )
     engines.plays = [Play(crash="calibrate"), Play(fail="lower", infos=[info])]
     before = opened.document.project
     run_to(opened, qtbot, "evaluate")
@@ -215,9 +216,9 @@ def test_that_edits_have_names_or_are_refused_with_a_reason_and_are_saved_on_dem
     # A chosen target is one step with a valid memory mode.
     device = opened.window.pipeline.target.device
     options = {"memory_mode": "Dedicated_Sram", "system_config": "Ethos_U85_SYS_DRAM_Low"}
-    opened.document.apply("U85", lambda p: edits.set_target(
-        p, TargetChoice(id="ethos-u85-256", options=options)
-    ))  # fmt: skip
+    opened.document.apply(
+        "U85", lambda p: edits.set_target(p, TargetChoice(id="ethos-u85-256", options=options))
+    )
     row = device.findData("ethos-u55-64")
     device.setCurrentIndex(row)
     device.activated.emit(row)
@@ -266,10 +267,7 @@ QUICK = ("failed", "finished")
 
 @pytest.mark.parametrize(
     "names",
-    [
-        QUICK,
-        *(pytest.param((p.stem,), id=p.stem, marks=SLOW) for p in SESSIONS if p.stem not in QUICK),
-    ],
+    [QUICK, *(pytest.param((p.stem,), id=p.stem, marks=SLOW) for p in SESSIONS if p.stem not in QUICK)],
 )
 def test_that_every_panel_survives_every_recorded_session(opened, qtbot, names, notices):
     for row in PANELS:

@@ -139,9 +139,7 @@ def test_that_unsaved_work_of_a_lost_window_is_offered(document, project_file, t
     assert document.project == store.load(project_file)
 
 
-def test_that_a_recovery_survives_edits_made_before_it_is_answered(
-    document, project_file, tmp_path, qtbot
-):
+def test_that_a_recovery_survives_edits_made_before_it_is_answered(document, project_file, tmp_path, qtbot):
     copy = f"{project_file.parent}\n{store.dump(set_stem(make_project()))}"
     (project_file.parent / f".net.qwb{AUTOSAVE_SUFFIX}").write_text(copy)
     with qtbot.waitSignal(document.recovery_found) as found:
@@ -170,9 +168,7 @@ def test_that_projects_never_saved_are_kept_for_the_next_window(document, tmp_pa
     assert found.folder == tmp_path
 
 
-def test_that_a_change_on_disk_is_noticed_and_never_overwritten_unasked(
-    document, project_file, qtbot
-):
+def test_that_a_change_on_disk_is_noticed_and_never_overwritten_unasked(document, project_file, qtbot):
     document.open(project_file)
     with qtbot.waitSignal(document.changed_on_disk, timeout=5000):
         store.save(make_project(notes="theirs"), project_file)
@@ -222,9 +218,7 @@ def test_that_saving_elsewhere_keeps_pointing_at_the_same_files(document, projec
     assert store.load(project_file).model.spec == "net.pt2"
 
 
-def test_that_an_own_board_and_its_ini_are_found_from_elsewhere_too(
-    document, project_file, tmp_path
-):
+def test_that_an_own_board_and_its_ini_are_found_from_elsewhere_too(document, project_file, tmp_path):
     document.open(project_file)
     (tmp_path / "other").mkdir()
 
@@ -320,9 +314,7 @@ time.sleep(60)
 """
 
 
-def test_that_unsaved_changes_of_a_window_in_another_container_are_offered_when_it_ends(
-    document, tmp_path
-):
+def test_that_unsaved_changes_of_a_window_in_another_container_are_offered_when_it_ends(document, tmp_path):
     recovery = tmp_path / "recovery"
     document.new(make_project(), tmp_path)
     document.autosave()

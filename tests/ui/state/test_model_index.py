@@ -46,13 +46,12 @@ RULES = (
 @pytest.mark.parametrize(
     ("effective", "module", "said"),
     [
-        (Effective("a16w8", "b", ("a",)), "stem.conv",
-         "a16w8 from rule 2 stem.*, overrides rule 1"),
+        (Effective("a16w8", "b", ("a",)), "stem.conv", "a16w8 from rule 2 stem.*, overrides rule 1"),
         (Effective("a16w8", "b", ("a",)), "stem", "a16w8 from rule 2 stem, overrides rule 1"),
         (Effective("a8w8", "a"), "head", "a8w8 from rule 1 whole model"),
         (Effective("float", None), "head", "float: no rule matches"),
     ],
-)  # fmt: skip
+)
 def test_that_a_config_says_where_it_comes_from(effective, module, said):
     assert why(effective, RULES, module) == said
 
@@ -90,16 +89,18 @@ def test_that_a_config_the_target_refuses_is_an_error():
 def test_that_a_moved_project_means_the_same_files(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    project = make_project().model_copy(update={
-        "model": ModelSource(spec="net.py:make", weights="w.safetensors"),
-        "calibration": DataSource(spec="data.npz", labels="/abs/labels.npy"),
-        "evaluation": Evaluation(metric="package.module:score"),
-        "trained_weights": "trained.safetensors",
-        "training_function": "teach.py:teach",
-        "plugins": ("own.py",),
-        "presets": {"mine": observed("own.py:Wide")},
-        "rules": (Rule(id="r1", kind="finder", match="own.py:first", config="own.py:narrow"),),
-    })  # fmt: skip
+    project = make_project().model_copy(
+        update={
+            "model": ModelSource(spec="net.py:make", weights="w.safetensors"),
+            "calibration": DataSource(spec="data.npz", labels="/abs/labels.npy"),
+            "evaluation": Evaluation(metric="package.module:score"),
+            "trained_weights": "trained.safetensors",
+            "training_function": "teach.py:teach",
+            "plugins": ("own.py",),
+            "presets": {"mine": observed("own.py:Wide")},
+            "rules": (Rule(id="r1", kind="finder", match="own.py:first", config="own.py:narrow"),),
+        }
+    )
     moved = relocate(project, tmp_path / "a", tmp_path / "b")
     assert moved.model.spec == "../a/net.py:make"
     assert moved.model.weights == "../a/w.safetensors"
@@ -109,9 +110,7 @@ def test_that_a_moved_project_means_the_same_files(tmp_path):
     assert moved.training_function == "../a/teach.py:teach"
     assert moved.plugins == ("../a/own.py",)
     assert moved.presets == {"mine": observed("../a/own.py:Wide")}
-    assert (moved.rules[0].match, moved.rules[0].config) == (
-        "../a/own.py:first", "../a/own.py:narrow"
-    )  # fmt: skip
+    assert (moved.rules[0].match, moved.rules[0].config) == ("../a/own.py:first", "../a/own.py:narrow")
     assert moved.evaluation.metric == "package.module:score"
     assert relocate(moved, tmp_path / "b", tmp_path / "a") == project
     assert relocate(project, Path(tmp_path / "a"), tmp_path / "a") is project

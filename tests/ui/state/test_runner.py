@@ -62,9 +62,7 @@ def run_commands(engines):
     return [c for c in engines.commands if isinstance(c, RunUntil)]
 
 
-def test_that_background_stages_wait_for_the_interactive_ones(
-    runner, heard, engines, folder, qtbot
-):
+def test_that_background_stages_wait_for_the_interactive_ones(runner, heard, engines, folder, qtbot):
     runner.run_until(make_project(), folder, ["evaluate", "verify", "package"], set())
     qtbot.waitUntil(lambda: not runner.running)
     assert heard.states() == {"evaluate": "done", "verify": "done", "package": "done"}
@@ -74,9 +72,7 @@ def test_that_background_stages_wait_for_the_interactive_ones(
     assert "evaluate" in engines.made[1].commands[0].skip
 
 
-def test_that_compiling_starts_while_quality_is_still_measured(
-    runner, heard, engines, folder, qtbot
-):
+def test_that_compiling_starts_while_quality_is_still_measured(runner, heard, engines, folder, qtbot):
     engines.plays = [Play(hold="evaluate"), Play()]
     runner.run_until(make_project(), folder, ["evaluate", "lower"], set())
     qtbot.waitUntil(lambda: heard.states().get("lower") == "done")
@@ -102,9 +98,7 @@ def test_that_code_is_asked_for_before_any_engine_starts(runner, heard, engines,
     qtbot.waitUntil(lambda: heard.states() == {"export": "done"})
 
 
-def test_that_a_crash_is_told_and_the_next_run_gets_a_fresh_engine(
-    runner, heard, engines, folder, qtbot
-):
+def test_that_a_crash_is_told_and_the_next_run_gets_a_fresh_engine(runner, heard, engines, folder, qtbot):
     engines.plays = [Play(crash="calibrate"), Play()]
     runner.run_until(make_project(), folder, ["convert", "lower"], set())
     qtbot.waitUntil(lambda: bool(heard.lost))
@@ -116,9 +110,7 @@ def test_that_a_crash_is_told_and_the_next_run_gets_a_fresh_engine(
     qtbot.waitUntil(lambda: "done" in heard.states().values())
 
 
-def test_that_cancel_ends_the_running_job_and_what_waits_for_it(
-    runner, heard, engines, folder, qtbot
-):
+def test_that_cancel_ends_the_running_job_and_what_waits_for_it(runner, heard, engines, folder, qtbot):
     engines.plays = [Play(hold="calibrate")]
     runner.run_until(make_project(), folder, ["convert", "lower"], set())
     qtbot.waitUntil(lambda: any(getattr(e, "stage", "") == "calibrate" for e in heard.events))
@@ -127,9 +119,7 @@ def test_that_cancel_ends_the_running_job_and_what_waits_for_it(
     assert set(heard.states().values()) == {"cancelled"}
 
 
-def test_that_cancelling_a_job_that_waits_ends_what_waits_for_it(
-    runner, heard, engines, folder, qtbot
-):
+def test_that_cancelling_a_job_that_waits_ends_what_waits_for_it(runner, heard, engines, folder, qtbot):
     engines.plays = [Play(hold="calibrate")]
     runner.run_until(make_project(), folder, ["convert"], set())
     qtbot.waitUntil(lambda: any(getattr(e, "stage", "") == "calibrate" for e in heard.events))
@@ -215,15 +205,14 @@ def test_that_stopping_ends_every_engine(runner, engines, folder, qtbot):
 def test_that_engines_keep_to_the_room_that_the_preferences_give_now(opened, qtbot, engines):
     opened.settings.cache_limit_bytes = 3 << 30
     opened.runs.run_to("evaluate")
-    opened.runner.run_study("search", opened.document.project, opened.document.folder,
-                            {"trials": 1, "accuracy": None})  # fmt: skip
+    opened.runner.run_study(
+        "search", opened.document.project, opened.document.folder, {"trials": 1, "accuracy": None}
+    )
     qtbot.waitUntil(lambda: not opened.runner.running)
     assert {command.cache_limit_bytes for command in engines.commands} == {3 << 30}
 
 
-def test_that_an_engine_that_has_grown_is_renewed_between_two_jobs(
-    runner, heard, engines, folder, qtbot
-):
+def test_that_an_engine_that_has_grown_is_renewed_between_two_jobs(runner, heard, engines, folder, qtbot):
     runner.run_until(make_project(), folder, ["convert"], set())
     qtbot.waitUntil(lambda: not runner.running)
     old = engines.made[0]

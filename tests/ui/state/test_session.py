@@ -60,9 +60,7 @@ def test_that_a_run_is_followed_from_start_to_result(session, folder, cache, qtb
     assert (view.state, view.fraction, view.message) == ("running", 0.4, "tracing")
     store(cache, key, "export")
     with qtbot.waitSignal(session.results_changed):
-        session.receive(
-            StageFinished(job="j", stage="export", key=key, cached=False, elapsed_s=1.5)
-        )
+        session.receive(StageFinished(job="j", stage="export", key=key, cached=False, elapsed_s=1.5))
     view = session.stage("export")
     assert (view.state, view.elapsed_s) == ("cached", 1.5)
     assert session.result("export") == cache.folder(key)

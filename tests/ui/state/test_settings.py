@@ -8,8 +8,7 @@ from ui.shell.panels import PANELS
 from ui.state.settings import Settings
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES
 
-FORMER = {"explorer": "formats", "numerics": "accuracy", "sweep": "devices",
-          "improvers": "weight_transforms"}  # fmt: skip
+FORMER = {"explorer": "formats", "numerics": "accuracy", "sweep": "devices", "improvers": "weight_transforms"}
 
 
 def window_with(qtbot, names):
@@ -29,9 +28,7 @@ def area_of(window, name):
 @pytest.mark.parametrize(("former", "present"), FORMER.items())
 def test_that_a_layout_with_a_former_panel_id_still_opens(qtbot, tmp_path, former, present):
     old = window_with(qtbot, ["graph", former, "runs"])
-    old.addDockWidget(
-        Qt.DockWidgetArea.BottomDockWidgetArea, old.findChild(QDockWidget, f"dock-{former}")
-    )
+    old.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, old.findChild(QDockWidget, f"dock-{former}"))
     Settings(tmp_path).save_layout("mine", {"inner": old.saveState()})
     new = window_with(qtbot, ["graph", present, "runs"])
     assert new.restoreState(Settings(tmp_path).layout("mine")["inner"])

@@ -22,22 +22,39 @@ CLASSES = output(35.0, decided=100, decided_equal=100)
 
 def evaluated(*outputs, **changes):
     values = {
-        "samples": 100, "data": "data.npz", "held_out": True, "calibrated_on": "data.npz",
-        "sqnr_db": 35.0, "cosine": 1.0, "max_abs_error": 0.1, "outputs": outputs or (output(),),
-        "dependence": Dependence(), **changes,
-    }  # fmt: skip
+        "samples": 100,
+        "data": "data.npz",
+        "held_out": True,
+        "calibrated_on": "data.npz",
+        "sqnr_db": 35.0,
+        "cosine": 1.0,
+        "max_abs_error": 0.1,
+        "outputs": outputs or (output(),),
+        "dependence": Dependence(),
+        **changes,
+    }
     return EvaluateResult(**values)
 
 
 def verified(*outputs, **changes):
     against = AgainstFloat(
-        quantized_sqnr_db=35.0, integer_sqnr_db=34.0, samples=16, data="data.npz", held_out=True,
-        outputs=outputs or (output(),), **{"dependence": Dependence(), **changes},
-    )  # fmt: skip
+        quantized_sqnr_db=35.0,
+        integer_sqnr_db=34.0,
+        samples=16,
+        data="data.npz",
+        held_out=True,
+        outputs=outputs or (output(),),
+        **{"dependence": Dependence(), **changes},
+    )
     return VerifyResult(
-        samples=16, elements=160, exact=160, max_lsb=0, argmax_equal=16, histogram={0: 160},
+        samples=16,
+        elements=160,
+        exact=160,
+        max_lsb=0,
+        argmax_equal=16,
+        histogram={0: 160},
         against_float=against,
-    )  # fmt: skip
+    )
 
 
 def answer(*outputs, limits=None, conditions=(), **changes):
@@ -47,9 +64,15 @@ def answer(*outputs, limits=None, conditions=(), **changes):
 
 @for_each(
     ("sqnr_db", "verdict"),
-    [(35.0, "accurate enough"), (20.0, "accurate enough"), (19.9, "low accuracy"),
-     (10.0, "low accuracy"), (9.9, "not accurate enough"), (-3.0, "not accurate enough")],
-)  # fmt: skip
+    [
+        (35.0, "accurate enough"),
+        (20.0, "accurate enough"),
+        (19.9, "low accuracy"),
+        (10.0, "low accuracy"),
+        (9.9, "not accurate enough"),
+        (-3.0, "not accurate enough"),
+    ],
+)
 def test_that_without_labels_the_sqnr_against_float_decides(sqnr_db, verdict):
     found = answer(output(sqnr_db))
     assert found.verdict == verdict
@@ -62,17 +85,23 @@ def test_that_the_worst_output_decides_and_each_is_listed():
     found = answer(output(40.0), output(4.0), output(25.0))
     assert found.verdict == "not accurate enough"
     assert [(p.name, p.sqnr_db, p.held) for p in found.parts] == [
-        ("output 0", 40.0, True), ("output 1", 4.0, False), ("output 2", 25.0, True),
-    ]  # fmt: skip
+        ("output 0", 40.0, True),
+        ("output 1", 4.0, False),
+        ("output 2", 25.0, True),
+    ]
     assert {part.limit for part in found.parts} == {">= 10"}
     assert {limit.name: limit.value for limit in found.limits}["float_sqnr"] == 4.0
 
 
 @for_each(
     ("top1", "verdict"),
-    [(0.95, "accurate enough"), (0.94, "accurate enough"), (0.93, "not accurate enough"),
-     (0.99, "accurate enough")],
-)  # fmt: skip
+    [
+        (0.95, "accurate enough"),
+        (0.94, "accurate enough"),
+        (0.93, "not accurate enough"),
+        (0.99, "accurate enough"),
+    ],
+)
 def test_that_with_labels_the_loss_of_top1_decides(top1, verdict):
     found = answer(CLASSES, top1_float=0.95, top1_quantized=top1)
     assert found.verdict == verdict
@@ -95,17 +124,19 @@ def test_that_a_labelled_program_far_from_the_float_model_is_marked():
 
 @for_each(
     ("lost", "samples", "verdict"),
-    [(1, 4, "low accuracy"), (2, 4, "not accurate enough"), (1, 100, "accurate enough"),
-     (2, 100, "not accurate enough")],
-)  # fmt: skip
+    [
+        (1, 4, "low accuracy"),
+        (2, 4, "not accurate enough"),
+        (1, 100, "accurate enough"),
+        (2, 100, "not accurate enough"),
+    ],
+)
 def test_that_one_sample_of_few_marks_and_does_not_refuse(lost, samples, verdict):
     given = {"samples": samples, "top1_float": 1.0, "top1_quantized": 1 - lost / samples}
     assert answer(CLASSES, **given).verdict == verdict
 
 
-@for_each(
-    ("first", "top1"), [(output(4.0), 0.9), (CLASSES.model_copy(update={"sqnr_db": 4.0}), 0.0)]
-)
+@for_each(("first", "top1"), [(output(4.0), 0.9), (CLASSES.model_copy(update={"sqnr_db": 4.0}), 0.0)])
 def test_that_labels_that_tell_nothing_leave_the_sqnr_to_decide(first, top1):
     """An output that is no vector has no class; a float model that is never right loses nothing."""
     found = answer(first, top1_float=top1, top1_quantized=top1)
@@ -116,10 +147,15 @@ def test_that_labels_that_tell_nothing_leave_the_sqnr_to_decide(first, top1):
 
 @for_each(
     ("before", "after", "verdict"),
-    [(0.8, 0.795, "accurate enough"), (0.8, 0.78, "not accurate enough"),
-     (93.0, 92.5, "accurate enough"), (93.0, 90.0, "not accurate enough"),
-     (0.3, 0.4, "low accuracy"), (0.8, math.nan, "not accurate enough")],
-)  # fmt: skip
+    [
+        (0.8, 0.795, "accurate enough"),
+        (0.8, 0.78, "not accurate enough"),
+        (93.0, 92.5, "accurate enough"),
+        (93.0, 90.0, "not accurate enough"),
+        (0.3, 0.4, "low accuracy"),
+        (0.8, math.nan, "not accurate enough"),
+    ],
+)
 def test_that_the_metric_of_the_project_replaces_top1(before, after, verdict):
     given = {"top1_float": 1.0, "top1_quantized": 0.0}
     found = answer(metric_name="score", metric_float=before, metric_quantized=after, **given)
@@ -129,11 +165,13 @@ def test_that_the_metric_of_the_project_replaces_top1(before, after, verdict):
 
 @for_each(
     ("changes", "verdict"),
-    [({"decided": 20, "decided_equal": 18}, "accurate enough"),
-     ({"decided": 20, "decided_equal": 17}, "not accurate enough"),
-     ({"decided": 4, "decided_equal": 3}, "low accuracy"),
-     ({"decided": 0, "decided_equal": 0}, "accurate enough")],
-)  # fmt: skip
+    [
+        ({"decided": 20, "decided_equal": 18}, "accurate enough"),
+        ({"decided": 20, "decided_equal": 17}, "not accurate enough"),
+        ({"decided": 4, "decided_equal": 3}, "low accuracy"),
+        ({"decided": 0, "decided_equal": 0}, "accurate enough"),
+    ],
+)
 def test_that_the_class_of_a_vector_is_that_of_the_float_model(changes, verdict):
     assert answer(output(30.0, **changes)).verdict == verdict
 
@@ -141,7 +179,7 @@ def test_that_the_class_of_a_vector_is_that_of_the_float_model(changes, verdict)
 @for_each(
     ("sqnr_db", "equal", "verdict"),
     [(5.0, 95, "accurate enough"), (5.0, 50, "not accurate enough"), (30.0, 50, "accurate enough")],
-)  # fmt: skip
+)
 def test_that_whole_numbers_are_classes_unless_they_are_close(sqnr_db, equal, verdict):
     found = answer(output(sqnr_db, whole=True, decided=100, decided_equal=equal))
     assert found.verdict == verdict
@@ -149,10 +187,7 @@ def test_that_whole_numbers_are_classes_unless_they_are_close(sqnr_db, equal, ve
     assert found.parts[0].limit == ""
 
 
-@for_each(
-    "changes",
-    [{"not_finite": 1}, {"sqnr_db": None}, {"sqnr_db": math.nan}, {"sqnr_db": -math.inf}],
-)
+@for_each("changes", [{"not_finite": 1}, {"sqnr_db": None}, {"sqnr_db": math.nan}, {"sqnr_db": -math.inf}])
 def test_that_what_is_no_number_never_counts_as_held(changes):
     found = answer(output(**{"sqnr_db": 60.0, **changes}))
     assert found.verdict == "not accurate enough"
@@ -175,9 +210,7 @@ def test_that_a_program_that_ignores_an_input_is_refused_by_its_name():
     assert found.constant_outputs == ("output 0",)
     assert "ignores the input mask" in found.sentence
     assert "output 0 of the program is constant" in found.sentence
-    off = answer(
-        limits=Accuracy(inputs=False), dependence=Dependence(ignored=("mask",))
-    )  # fmt: skip
+    off = answer(limits=Accuracy(inputs=False), dependence=Dependence(ignored=("mask",)))
     assert off.verdict == "accurate enough"
 
 

@@ -15,10 +15,11 @@ def graph(*edges):
 
 def tensors(**sqnr):
     return tuple(
-        TensorQuality(tensor=f"{n}_here", origin=n, module="", op="", sqnr_db=db, cosine=None,
-                      max_abs_error=None)
+        TensorQuality(
+            tensor=f"{n}_here", origin=n, module="", op="", sqnr_db=db, cosine=None, max_abs_error=None
+        )
         for n, db in sqnr.items()
-    )  # fmt: skip
+    )
 
 
 def path(found_in, known):

@@ -7,22 +7,21 @@ from tests.for_each import for_each
 from tests.problems import refused
 from workbench.analysis.gate import GateResult, Limit, figures, limit_text, limit_words, verdict
 from workbench.project.gate import FIGURES, Gate, condition_of
-from workbench.results import (
-    AgainstFloat,
-    CompiledFinding,
-    CompiledProgram,
-    OutputQuality,
-    VerifyResult,
-)
+from workbench.results import AgainstFloat, CompiledFinding, CompiledProgram, OutputQuality, VerifyResult
 from workbench.results.simulation import FunctionalRun
 
 
 def output(bits=8, max_lsb=1, sqnr_db=45.0, rounding_lsb=None):
     worst = 0.0 if sqnr_db is None else 0.1
     return OutputQuality(
-        name="output 0", sqnr_db=sqnr_db, cosine=1.0, max_abs_error=worst, bits=bits,
-        max_lsb=max_lsb, rounding_lsb=rounding_lsb,
-    )  # fmt: skip
+        name="output 0",
+        sqnr_db=sqnr_db,
+        cosine=1.0,
+        max_abs_error=worst,
+        bits=bits,
+        max_lsb=max_lsb,
+        rounding_lsb=rounding_lsb,
+    )
 
 
 def compiled(**changes):
@@ -32,11 +31,19 @@ def compiled(**changes):
 
 def verified(**changes):
     values = {
-        "samples": 16, "elements": 160, "exact": 150, "max_lsb": 1, "argmax_equal": 16,
-        "histogram": {0: 150, 1: 10}, "outputs": (output(),), "decided": 16, "decided_equal": 16,
+        "samples": 16,
+        "elements": 160,
+        "exact": 150,
+        "max_lsb": 1,
+        "argmax_equal": 16,
+        "histogram": {0: 150, 1: 10},
+        "outputs": (output(),),
+        "decided": 16,
+        "decided_equal": 16,
         "against_float": AgainstFloat(quantized_sqnr_db=36.0, integer_sqnr_db=35.0),
-        "compiled": compiled(), **changes,
-    }  # fmt: skip
+        "compiled": compiled(),
+        **changes,
+    }
     return VerifyResult(**values)
 
 
@@ -47,9 +54,7 @@ def broken(found):
 def test_that_a_program_within_all_limits_is_right():
     found = verdict(Gate(), verified=verified())
     assert found.verdict == "right"
-    assert {limit.name for limit in found.limits} == {
-        "lsb", "argmax", "loss", "compiled", "findings",
-    }  # fmt: skip
+    assert {limit.name for limit in found.limits} == {"lsb", "argmax", "loss", "compiled", "findings"}
     assert all(limit.held for limit in found.limits)
 
 
@@ -117,13 +122,10 @@ def test_that_one_wide_output_does_not_hide_the_steps_of_a_narrow_one():
 
 def test_that_an_error_found_while_executing_makes_a_program_differ():
     finding = CompiledFinding(
-        severity="error", code="missing-wait", message="no wait", delegate=0, command="NPU_OP_CONV",
-        offset=64,
-    )  # fmt: skip
-    warning = finding.model_copy(update={"severity": "warning"})
-    assert verdict(Gate(), verified=verified(compiled=compiled(findings=(warning,)))).verdict == (
-        "right"
+        severity="error", code="missing-wait", message="no wait", delegate=0, command="NPU_OP_CONV", offset=64
     )
+    warning = finding.model_copy(update={"severity": "warning"})
+    assert verdict(Gate(), verified=verified(compiled=compiled(findings=(warning,)))).verdict == ("right")
     found = verdict(Gate(), verified=verified(compiled=compiled(findings=(finding,))))
     assert broken(found) == ["findings"]
 
@@ -139,9 +141,7 @@ def test_that_a_program_that_the_simulator_refuses_for_a_fault_differs():
     fault = CompiledFinding(
         severity="error", code="npu-address", message="outside", delegate=0, command="", offset=0
     )
-    found = verdict(
-        Gate(), verified=verified(compiled=compiled(refused="outside", findings=(fault,)))
-    )
+    found = verdict(Gate(), verified=verified(compiled=compiled(refused="outside", findings=(fault,))))
     assert found.verdict == "differs"
     assert broken(found) == ["findings"]
 
@@ -193,11 +193,10 @@ def functional(**changes):
     "run",
     [
         functional(refused="A tensor is dequantized to float16."),
-        functional(against_reference=simulated().against_reference.model_copy(
-            update={"elements": 0})),
+        functional(against_reference=simulated().against_reference.model_copy(update={"elements": 0})),
         simulated(report=simulated().report.model_copy(update={"succeeded": False})),
     ],
-)  # fmt: skip
+)
 def test_that_a_run_that_did_not_execute_makes_no_program_right(run):
     found = verdict(Gate(), verified=verified(), simulated=run)
     assert found.verdict == "not verified"
@@ -205,10 +204,13 @@ def test_that_a_run_that_did_not_execute_makes_no_program_right(run):
 
 
 def test_that_a_program_that_computes_something_else_as_a_whole_differs():
-    far = functional(against_reference=functional().functional.against_reference.model_copy(
-        update={"max_lsb": 40}))  # fmt: skip
-    for given in ({"verified": verified(), "simulated": far},
-                  {"verified": verified(compiled=compiled(whole_max_lsb=40))}):  # fmt: skip
+    far = functional(
+        against_reference=functional().functional.against_reference.model_copy(update={"max_lsb": 40})
+    )
+    for given in (
+        {"verified": verified(), "simulated": far},
+        {"verified": verified(compiled=compiled(whole_max_lsb=40))},
+    ):
         found = verdict(Gate(), **given)
         assert broken(found) == ["executed"]
         assert found.broken[0].value == 40
@@ -307,9 +309,15 @@ def test_that_other_texts_are_no_condition(text):
 
 @for_each(
     ("text", "figure", "breaks"),
-    [("lsb>2", 3, True), ("lsb>2", 2, False), ("top1 < 0.98", 0.97, True), ("lsb>=-1", -1, True),
-     ("loss<=1e-3", 0.001, True), ("SRAM>1", 1, False)],
-)  # fmt: skip
+    [
+        ("lsb>2", 3, True),
+        ("lsb>2", 2, False),
+        ("top1 < 0.98", 0.97, True),
+        ("lsb>=-1", -1, True),
+        ("loss<=1e-3", 0.001, True),
+        ("SRAM>1", 1, False),
+    ],
+)
 def test_that_a_condition_says_when_a_program_is_not_accepted(text, figure, breaks):
     assert condition_of(text).applies(figure) is breaks
 
@@ -332,9 +340,15 @@ def test_that_the_verdict_says_what_was_executed_without_a_device():
 
 @for_each(
     ("value", "held", "text"),
-    [(84.0, False, "84"), (0.123456789, False, "0.123457"), (None, True, "equal"),
-     (None, False, "unknown"), (None, None, "unknown"), (0.0, True, "0")],
-)  # fmt: skip
+    [
+        (84.0, False, "84"),
+        (0.123456789, False, "0.123457"),
+        (None, True, "equal"),
+        (None, False, "unknown"),
+        (None, None, "unknown"),
+        (0.0, True, "0"),
+    ],
+)
 def test_that_a_limit_is_written_with_its_value_and_bound(value, held, text):
     limit = Limit(name="lsb", limit="<= 3", value=value, held=held)
     assert limit_text(limit) == f"lsb {text}, limit <= 3"
@@ -352,14 +366,14 @@ def test_that_limits_for_people_have_signs_separators_and_names_of_their_own():
 def test_that_a_verdict_in_a_line_has_its_count_its_broken_limits_or_its_reason():
     right = verdict(Gate(), verified=verified())
     assert right.sentence == "correct: 5 of 5 checks passed"
-    limits = (Limit(name="lsb", limit="<= 3", value=84.0, held=False),
-              Limit(name="top1", limit=">= 0.9", value=0.95, held=True),
-              Limit(name="sqnr", limit=">= 40", value=12.5, held=False))  # fmt: skip
+    limits = (
+        Limit(name="lsb", limit="<= 3", value=84.0, held=False),
+        Limit(name="top1", limit=">= 0.9", value=0.95, held=True),
+        Limit(name="sqnr", limit=">= 40", value=12.5, held=False),
+    )
     differs = GateResult(verdict="differs", limits=limits)
     assert differs.sentence == "differs (lsb 84, limit <= 3; sqnr 12.5, limit >= 40)"
-    assert GateResult(verdict="not verified", reason="no device").sentence == (
-        "not verified (no device)"
-    )
+    assert GateResult(verdict="not verified", reason="no device").sentence == ("not verified (no device)")
 
 
 @for_each("name", FIGURES)

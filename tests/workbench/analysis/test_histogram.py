@@ -100,10 +100,7 @@ def test_that_the_signal_is_the_mean_square():
     assert halves.signal() == pytest.approx(0.5 / 3)
 
 
-@for_each(
-    "grid",
-    [Grid(0.25, 0, -8, 7), Grid(0.1, -3, -8, 7), Grid(1.0, 2, 0, 5), Grid(0.01, 0, -128, 127)],
-)
+@for_each("grid", [Grid(0.25, 0, -8, 7), Grid(0.1, -3, -8, 7), Grid(1.0, 2, 0, 5), Grid(0.01, 0, -128, 127)])
 def test_that_noise_is_the_mean_squared_error_of_rounding_and_clipping(grid):
     for histogram in (uniform(-2.0, 3.0), Histogram(np.array([5.0, 1.0, 0.0, 2.0]), -1.5, 2.0)):
         assert histogram.noise(grid) == pytest.approx(noise_by_hand(histogram, grid), rel=1e-3)
@@ -111,9 +108,7 @@ def test_that_noise_is_the_mean_squared_error_of_rounding_and_clipping(grid):
 
 def test_that_the_noise_of_several_grids_is_that_of_each():
     histogram, grids = uniform(-2.0, 3.0), [Grid(0.25, 0, -8, 7), Grid(0.5, 3, -8, 7)]
-    together = histogram.noises(
-        np.array([g.scale for g in grids]), np.array([g.low for g in grids]), 15
-    )
+    together = histogram.noises(np.array([g.scale for g in grids]), np.array([g.low for g in grids]), 15)
     assert together == pytest.approx([histogram.noise(g) for g in grids])
     assert Histogram(np.zeros(4), 0.0, 1.0).noise(grids[0]) == 0.0
 

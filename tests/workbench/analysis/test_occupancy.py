@@ -9,13 +9,22 @@ from workbench.results import LiveRange
 TENSORS = st.lists(
     st.builds(
         lambda start, length, address, size: LiveRange(
-            name="t", module="", memory="Sram", usage="OpLocal",
-            start=start, end=start + length, address=address, bytes=size,
+            name="t",
+            module="",
+            memory="Sram",
+            usage="OpLocal",
+            start=start,
+            end=start + length,
+            address=address,
+            bytes=size,
         ),
-        st.integers(0, 9), st.integers(0, 4), st.integers(0, 30), st.integers(1, 12),
+        st.integers(0, 9),
+        st.integers(0, 4),
+        st.integers(0, 30),
+        st.integers(1, 12),
     ),
     max_size=12,
-)  # fmt: skip
+)
 
 
 def counted(tensors, step):
@@ -29,8 +38,9 @@ def test_that_shared_bytes_count_once(tensors, step):
 
 
 def live(start, end, address, size):
-    return LiveRange(name="t", module="", memory="Sram", usage="OpLocal", start=start, end=end,
-                     address=address, bytes=size)  # fmt: skip
+    return LiveRange(
+        name="t", module="", memory="Sram", usage="OpLocal", start=start, end=end, address=address, bytes=size
+    )
 
 
 def test_that_bytes_inside_of_others_count_once():

@@ -24,11 +24,25 @@ def bell(low=-8.0, high=8.0, bins=2048):
 
 def row(node, **fields):
     given = {
-        "id": f"obs_{node}", "node": node, "op": "aten.conv2d.default", "module": "body.conv",
-        "kind": "activation", "index": 0, "minimum": -1.0, "maximum": 1.0, "p_low": -1.0,
-        "p_high": 1.0, "dtype": "int8", "qmin": -128, "qmax": 127, "scale": 0.01,
-        "zero_point": 3, "observer": "minmax", "searched": (0.02, 5), **fields,
-    }  # fmt: skip
+        "id": f"obs_{node}",
+        "node": node,
+        "op": "aten.conv2d.default",
+        "module": "body.conv",
+        "kind": "activation",
+        "index": 0,
+        "minimum": -1.0,
+        "maximum": 1.0,
+        "p_low": -1.0,
+        "p_high": 1.0,
+        "dtype": "int8",
+        "qmin": -128,
+        "qmax": 127,
+        "scale": 0.01,
+        "zero_point": 3,
+        "observer": "minmax",
+        "searched": (0.02, 5),
+        **fields,
+    }
     return TensorRange(**given)
 
 

@@ -74,8 +74,7 @@ def test_that_five_rows_give_an_interval_from_what_the_others_predict():
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"placement": "other"}, {"target": "ethos-u55-256"}, {"board": "other"}, {"board": ""}],
+    "change", [{"placement": "other"}, {"target": "ethos-u55-256"}, {"board": "other"}, {"board": ""}]
 )
 def test_that_rows_of_another_board_device_or_placement_say_nothing(change):
     keep([1.0] * 6)

@@ -2,14 +2,7 @@
 
 from tests.fakes.results import result_of
 from tests.for_each import for_each
-from workbench.analysis.timeline import (
-    Timeline,
-    commands,
-    is_trace_of,
-    layers,
-    modules,
-    timeline,
-)
+from workbench.analysis.timeline import Timeline, commands, is_trace_of, layers, modules, timeline
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.results import CpuNode, NpuCommand, TracedOperation
 
@@ -19,42 +12,45 @@ def lowered(*cycles, cpu=("quantize", "add", "mul", "dequantize")):
     result = result_of("lower")
     base = result.vela[0].operations[0]
     reports = tuple(
-        result.vela[0].model_copy(update={"delegate": number, "operations": tuple(
-            base.model_copy(update={"name": f"{number}.{i}", "cycles": c, "bound": "SRAM"})
-            for i, c in enumerate(each)
-        )})
+        result.vela[0].model_copy(
+            update={
+                "delegate": number,
+                "operations": tuple(
+                    base.model_copy(update={"name": f"{number}.{i}", "cycles": c, "bound": "SRAM"})
+                    for i, c in enumerate(each)
+                ),
+            }
+        )
         for number, each in enumerate(cycles)
-    )  # fmt: skip
+    )
     nodes = tuple(CpuNode(node=n, op=f"aten.{n}.default", module="", reason="") for n in cpu)
     return result.model_copy(update={"vela": reports, "cpu_nodes": nodes})
 
 
 def program(*ids):
-    nodes = tuple(
-        Node(i, "call", "delegate" if i.startswith("delegate") else "call", "") for i in ids
-    )
+    nodes = tuple(Node(i, "call", "delegate" if i.startswith("delegate") else "call", "") for i in ids)
     return GraphSnapshot("edge", nodes, (), ())
 
 
-ORDER = program("x", "quantize", "delegate/inside", "delegate", "getitem", "add", "mul",
-                "delegate_1", "dequantize")  # fmt: skip
+ORDER = program(
+    "x", "quantize", "delegate/inside", "delegate", "getitem", "add", "mul", "delegate_1", "dequantize"
+)
 TWO = lowered((10, 30), (60,))
 
 
 def traced(result, *cycles):
     rows = [(r.delegate, o) for r in result.vela for o in r.operations]
     return tuple(
-        TracedOperation(delegate=d, operator=o.operator, name=o.name, module=o.module,
-                        estimated=o.cycles, cycles=c)
+        TracedOperation(
+            delegate=d, operator=o.operator, name=o.name, module=o.module, estimated=o.cycles, cycles=c
+        )
         for (d, o), c in zip(rows, cycles, strict=True)
-    )  # fmt: skip
+    )
 
 
 def test_that_operations_follow_one_another_and_the_cpu_stands_between_delegates():
     found = timeline(TWO, ORDER)
-    assert [(s.delegate, s.start, s.end) for s in found.spans] == [
-        (0, 0, 10), (0, 10, 40), (1, 40, 100)
-    ]  # fmt: skip
+    assert [(s.delegate, s.start, s.end) for s in found.spans] == [(0, 0, 10), (0, 10, 40), (1, 40, 100)]
     stops = [(stop.at, [node.node for node in stop.nodes]) for stop in found.stops]
     assert stops == [(0, ["quantize"]), (40, ["add", "mul"]), (100, ["dequantize"])]
     assert found.unplaced == ()
@@ -102,9 +98,7 @@ def test_that_measured_cycles_make_lengths_and_what_was_not_measured_has_none():
     assert not timeline(TWO, ORDER).is_measured
     assert not Timeline().is_measured
     found = timeline(TWO, ORDER, measured)
-    assert [(s.start, s.end, s.measured) for s in found.spans] == [
-        (0, 15, 15), (15, 15, None), (15, 60, 45)
-    ]  # fmt: skip
+    assert [(s.start, s.end, s.measured) for s in found.spans] == [(0, 15, 15), (15, 15, None), (15, 60, 45)]
     assert found.at(15) == 2
     assert found.between(14, 16) == [0, 1, 2]
     # What takes no time is neither before nor behind its only moment.
@@ -152,11 +146,14 @@ def placed(*names):
     result = lowered((10,) * len(names), cpu=())
     report = result.vela[0]
     operations = tuple(
-        o.model_copy(update={"module": name})
-        for o, name in zip(report.operations, names, strict=True)
+        o.model_copy(update={"module": name}) for o, name in zip(report.operations, names, strict=True)
     )
-    places = (NpuCommand(offset=8, operation=0), NpuCommand(offset=40, operation=0),
-              NpuCommand(offset=60, operation=1), NpuCommand(offset=80))  # fmt: skip
+    places = (
+        NpuCommand(offset=8, operation=0),
+        NpuCommand(offset=40, operation=0),
+        NpuCommand(offset=60, operation=1),
+        NpuCommand(offset=80),
+    )
     report = report.model_copy(update={"operations": operations, "commands": places})
     return timeline(result.model_copy(update={"vela": (report,)}), None)
 
@@ -168,14 +165,17 @@ def named(slices):
 def test_that_layers_contain_modules_and_operations_commands():
     found = placed("net.stem.conv", "net.blocks.0.a", "net.blocks.0.b", "", "net.blocks.1.a")
     assert named(layers(found)) == [
-        ("net.stem", 0, 10, 0, 0), ("net.blocks.0", 10, 30, 1, 2), ("net.blocks.1", 40, 50, 4, 4)
-    ]  # fmt: skip
+        ("net.stem", 0, 10, 0, 0),
+        ("net.blocks.0", 10, 30, 1, 2),
+        ("net.blocks.1", 40, 50, 4, 4),
+    ]
     assert [part[0] for part in named(modules(found))] == [
-        "net.stem.conv", "net.blocks.0.a", "net.blocks.0.b", "net.blocks.1.a"
-    ]  # fmt: skip
-    assert named(commands(found)) == [
-        ("0x8", 0, 5, 0, 0), ("0x28", 5, 10, 0, 0), ("0x3c", 10, 20, 1, 1)
-    ]  # fmt: skip
+        "net.stem.conv",
+        "net.blocks.0.a",
+        "net.blocks.0.b",
+        "net.blocks.1.a",
+    ]
+    assert named(commands(found)) == [("0x8", 0, 5, 0, 0), ("0x28", 5, 10, 0, 0), ("0x3c", 10, 20, 1, 1)]
 
 
 def test_that_a_network_of_one_module_and_one_without_numbers_have_layers():

@@ -28,10 +28,15 @@ DIGITS = DATA / "digits"
 
 def report(*cycles):
     return SimulationReport(
-        simulator="board at /dev/x", version="", target="ethos-u55-128", fast=False,
-        succeeded=True, samples=1, exit_reason="It ended.",
+        simulator="board at /dev/x",
+        version="",
+        target="ethos-u55-128",
+        fast=False,
+        succeeded=True,
+        samples=1,
+        exit_reason="It ended.",
         measurements=tuple(Measurement(inferences=1, npu_cycles=c) for c in cycles),
-    )  # fmt: skip
+    )
 
 
 class Net:
@@ -81,17 +86,13 @@ def prints(net, monkeypatch):
 
     def run(given, *cycles):
         monkeypatch.setattr(board.board, "program_of", lambda *_: None)
-        monkeypatch.setattr(
-            board.board, "run", lambda *_: BoardOutcome(report(*cycles), tuple(given))
-        )
+        monkeypatch.setattr(board.board, "run", lambda *_: BoardOutcome(report(*cycles), tuple(given)))
         return wb.run_on_board(net.opened, BoardLink(port="/dev/x"))
 
     return run
 
 
-def test_that_equal_outputs_are_equal_to_the_simulator_and_near_the_quantized_model(
-    prints, outputs
-):
+def test_that_equal_outputs_are_equal_to_the_simulator_and_near_the_quantized_model(prints, outputs):
     computed, expected = outputs
     found = prints(computed, 100, 200)
     functional, quantized = found.differences
@@ -164,9 +165,7 @@ def test_that_the_run_is_kept_in_the_history_with_what_was_measured(prints, outp
         (None, None),
     ],
 )
-def test_that_whether_the_simulator_equals_tosa_is_what_verify_found(
-    net, prints, outputs, compiled, equals
-):
+def test_that_whether_the_simulator_equals_tosa_is_what_verify_found(net, prints, outputs, compiled, equals):
     net.is_found(compiled)
     found = prints(outputs[0])
     assert found.equals_tosa is equals
@@ -205,9 +204,11 @@ def test_that_the_board_of_the_machine_is_used_and_its_lines_are_shown(net, tmp_
     document = found.document()
     assert document["outputs"] == [found.outputs[0].tolist()]
     assert document["differences"][0] == {
-        "against": "functional simulator", "elements": 10, "equal": 10,
+        "against": "functional simulator",
+        "elements": 10,
+        "equal": 10,
         "largest": found.differences[0].largest,
-    }  # fmt: skip
+    }
     html = found._repr_html_()
     assert "<td>functional simulator</td><td>10</td><td>10</td>" in html
     assert isinstance(found, BoardRun)

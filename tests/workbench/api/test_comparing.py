@@ -18,9 +18,15 @@ from workbench.pipeline.plan import plan
 
 
 def outcome(verdict="right", accuracy="accurate enough", **figures):
-    return Outcome(project="net", target="ethos-u55-128", verdict=verdict,
-                   sentence=f"{verdict}: because", accuracy=accuracy,
-                   accuracy_sentence=f"{accuracy}: because", figures=figures)  # fmt: skip
+    return Outcome(
+        project="net",
+        target="ethos-u55-128",
+        verdict=verdict,
+        sentence=f"{verdict}: because",
+        accuracy=accuracy,
+        accuracy_sentence=f"{accuracy}: because",
+        figures=figures,
+    )
 
 
 def limit(name, value, held):
@@ -35,11 +41,17 @@ def run_of_history(project, number):
 @for_each(
     ("baseline", "value", "change", "percent"),
     [
-        (200.0, 150.0, -50.0, -25.0), (-4.0, -3.0, 1.0, 25.0), (0.0, 5.0, 5.0, None),
-        (5.0, 5.0, 0.0, None), (math.inf, math.inf, 0.0, None), (math.inf, 40.0, None, None),
-        (40.0, math.inf, None, None), (None, 1.0, None, None), (1.0, None, None, None),
+        (200.0, 150.0, -50.0, -25.0),
+        (-4.0, -3.0, 1.0, 25.0),
+        (0.0, 5.0, 5.0, None),
+        (5.0, 5.0, 0.0, None),
+        (math.inf, math.inf, 0.0, None),
+        (math.inf, 40.0, None, None),
+        (40.0, math.inf, None, None),
+        (None, 1.0, None, None),
+        (1.0, None, None, None),
     ],
-)  # fmt: skip
+)
 def test_that_a_change_is_the_difference_where_there_is_one(baseline, value, change, percent):
     figure = FigureChange("cycles", baseline, value)
     assert (figure.change, figure.percent) == (change, percent)
@@ -48,8 +60,10 @@ def test_that_a_change_is_the_difference_where_there_is_one(baseline, value, cha
 def test_that_figures_of_either_side_are_listed_in_the_order_of_the_gate():
     found = Comparison(outcome(cycles=4.0, top1=0.5), outcome(lsb=2.0, cycles=3.0), {})
     assert [(f.name, f.baseline, f.value) for f in found.figures] == [
-        ("lsb", None, 2.0), ("top1", 0.5, None), ("cycles", 4.0, 3.0)
-    ]  # fmt: skip
+        ("lsb", None, 2.0),
+        ("top1", 0.5, None),
+        ("cycles", 4.0, 3.0),
+    ]
     assert found.equal
     assert not Comparison(outcome(), outcome(), {"rules": (Change("x", "a", "b"),)}).equal
 
@@ -81,21 +95,29 @@ def test_that_the_document_has_finite_numbers_only():
 
 
 def test_that_markdown_has_figures_limits_and_changes_without_the_figures_twice():
-    parts = {"rules": (Change("a|b", "", "a8w8"),), "figures": (Change("cycles", "4", "3"),),
-             "layers": ()}  # fmt: skip
+    parts = {"rules": (Change("a|b", "", "a8w8"),), "figures": (Change("cycles", "4", "3"),), "layers": ()}
     limits = (limit("lsb", 2000.5, True), limit("sqnr", None, True), limit("ms", None, False))
-    found = Comparison(outcome(cycles=4000.0, lsb=1.0, top1=0.5), outcome(cycles=3000.0, lsb=1.0),
-                       parts, limits)  # fmt: skip
+    found = Comparison(
+        outcome(cycles=4000.0, lsb=1.0, top1=0.5), outcome(cycles=3000.0, lsb=1.0), parts, limits
+    )
     lines = found.markdown().splitlines()
     assert lines[0].startswith("## net: failed: ")
     assert lines[2:8] == [
-        "| figure | baseline | now | change |", "|---|---|---|---|", "| lsb | 1 | 1 | = |",
-        "| top1 | 0.5 | - | - |", "| cycles | 4,000 | 3,000 | -1,000 (-25.00 %) |", "",
-    ]  # fmt: skip
+        "| figure | baseline | now | change |",
+        "|---|---|---|---|",
+        "| lsb | 1 | 1 | = |",
+        "| top1 | 0.5 | - | - |",
+        "| cycles | 4,000 | 3,000 | -1,000 (-25.00 %) |",
+        "",
+    ]
     assert lines[8:14] == [
-        "| limit | must be | is |  |", "|---|---|---|---|", "| lsb | <= 3 | 2,000.5 | held |",
-        "| sqnr | <= 3 | equal | held |", "| ms | <= 3 | unknown | **broken** |", "",
-    ]  # fmt: skip
+        "| limit | must be | is |  |",
+        "|---|---|---|---|",
+        "| lsb | <= 3 | 2,000.5 | held |",
+        "| sqnr | <= 3 | equal | held |",
+        "| ms | <= 3 | unknown | **broken** |",
+        "",
+    ]
     assert lines[14:] == ["| rules | baseline | now |", "|---|---|---|", r"| a\|b | - | a8w8 |"]
     assert Comparison(outcome(), outcome(), {}).markdown().startswith("## net: passed\n")
 
@@ -109,30 +131,31 @@ def test_that_a_run_that_is_not_accurate_enough_does_not_pass():
 
 @for_each(
     ("verdict", "accuracy", "failures", "skipped"),
-    [("right", "accurate enough", 1, 0), ("not verified", "not measured", 1, 2),
-     ("differs", "low accuracy", 2, 0), ("right", "not accurate enough", 2, 0)],
-)  # fmt: skip
-def test_that_junit_has_one_test_for_each_answer_and_one_for_each_limit(
-    verdict, accuracy, failures, skipped
-):
+    [
+        ("right", "accurate enough", 1, 0),
+        ("not verified", "not measured", 1, 2),
+        ("differs", "low accuracy", 2, 0),
+        ("right", "not accurate enough", 2, 0),
+    ],
+)
+def test_that_junit_has_one_test_for_each_answer_and_one_for_each_limit(verdict, accuracy, failures, skipped):
     limits = (limit("lsb", 2, True), limit("cycles", 9, False))
     found = Comparison(outcome(cycles=4.0), outcome(verdict, accuracy, top1=0.5), {}, limits)
     suite = ElementTree.fromstring(found.junit())
     counts = {name: suite.get(name) for name in ("tests", "failures", "skipped", "errors")}
-    assert counts == {
-        "tests": "4", "failures": str(failures), "skipped": str(skipped), "errors": "0"
-    }  # fmt: skip
+    assert counts == {"tests": "4", "failures": str(failures), "skipped": str(skipped), "errors": "0"}
     assert [case.get("name") for case in suite.iter("testcase")] == [
-        "verdict", "accuracy", "lsb <= 3", "cycles <= 3"
-    ]  # fmt: skip
+        "verdict",
+        "accuracy",
+        "lsb <= 3",
+        "cycles <= 3",
+    ]
     states = [[child.tag for child in case] for case in suite.iter("testcase")]
     told = {"right": [], "not verified": ["skipped"], "differs": ["failure"]}[verdict]
     measured = {"not measured": ["skipped"], "not accurate enough": ["failure"]}.get(accuracy, [])
     assert states == [told, measured, [], ["failure"]]
     values = {p.get("name"): p.get("value") for p in suite.iter("property")}
-    assert values == {
-        "top1.baseline": "", "top1.now": "0.5", "cycles.baseline": "4.0", "cycles.now": ""
-    }  # fmt: skip
+    assert values == {"top1.baseline": "", "top1.now": "0.5", "cycles.baseline": "4.0", "cycles.now": ""}
 
 
 def test_that_every_kind_of_operand_is_read(measured, tmp_path):

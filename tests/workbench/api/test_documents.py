@@ -28,9 +28,7 @@ def test_that_every_document_has_a_schema_file_of_its_name(texts, found):
         assert schema["properties"]["version"]["const"] == JSON_VERSION == 1
 
 
-@pytest.mark.parametrize(
-    "names", [["error"], pytest.param(list(DOCUMENTS), marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("names", [["error"], pytest.param(list(DOCUMENTS), marks=pytest.mark.slow)])
 def test_that_the_schemas_are_schemas(found, names):
     for name in names:
         jsonschema.Draft202012Validator.check_schema(found[f"{name}.schema.json"])

@@ -39,9 +39,15 @@ def test_that_a_new_project_takes_its_name_and_first_config_from_model_and_targe
 def test_that_a_new_project_has_what_it_is_given(folder):
     own = QuantConfig()
     net = wb.new(
-        "model.py:net", TargetChoice(id="ethos-u85-256"), folder=folder, name="mine",
-        calibration="samples.npz", evaluation="samples.npz", metric="model.py:net", config=own,
-    )  # fmt: skip
+        "model.py:net",
+        TargetChoice(id="ethos-u85-256"),
+        folder=folder,
+        name="mine",
+        calibration="samples.npz",
+        evaluation="samples.npz",
+        metric="model.py:net",
+        config=own,
+    )
     project = net.project
     assert (project.name, project.target.id) == ("mine", "ethos-u85-256")
     assert (project.calibration.spec, project.evaluation.data.spec) == ("samples.npz",) * 2

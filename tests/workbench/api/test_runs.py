@@ -105,8 +105,12 @@ def test_that_a_damaged_result_is_computed_again(net, played):
     again = wb.run(net, "evaluate")
     assert len(played.made) == 2
     assert again.converted == result_of("convert")
-    assert states(again) == {**states(result), **dict.fromkeys(STAGE_IDS[:4], "cached"),
-                             "convert": "done", "evaluate": "cached"}  # fmt: skip
+    assert states(again) == {
+        **states(result),
+        **dict.fromkeys(STAGE_IDS[:4], "cached"),
+        "convert": "done",
+        "evaluate": "cached",
+    }
 
 
 def test_that_a_run_tells_what_check_warns_of_as_soon_as_it_is_known(net, played):
@@ -132,8 +136,7 @@ def test_that_a_run_tells_what_check_warns_of_as_soon_as_it_is_known(net, played
 
 
 def test_that_a_stage_that_fails_is_in_the_result(net, played):
-    infos = (ErrorInfo(message="Out of data.", code="no-data"),
-             ErrorInfo(message="Twice.", code="again"))  # fmt: skip
+    infos = (ErrorInfo(message="Out of data.", code="no-data"), ErrorInfo(message="Twice.", code="again"))
     played.plays = [Play(fail="calibrate", infos=infos)]
     result = wb.run(net)
     assert list(states(result))[-1] == "calibrate"
@@ -184,17 +187,12 @@ def test_that_a_job_that_the_user_ends_raises(net, played):
 
 @for_each(
     ("target", "until", "code"),
-    [
-        ("ethos-u55-128", "lower", "out-without-package"),
-        ("formats", None, "target-without-package"),
-    ],
+    [("ethos-u55-128", "lower", "out-without-package"), ("formats", None, "target-without-package")],
 )
 def test_that_deliverables_need_a_package(net, played, tmp_path, target, until, code):
     if target == "formats":
         rules = (Rule(id="r1", kind="global", config="integer-8"),)
-        net = net.edited(
-            lambda p: p.model_copy(update={"target": TargetChoice(id=target), "rules": rules})
-        )
+        net = net.edited(lambda p: p.model_copy(update={"target": TargetChoice(id=target), "rules": rules}))
     with pytest.raises(wb.WorkbenchError) as caught:
         wb.run(net, until, out=tmp_path / "out")
     assert [info.code for info in caught.value.infos] == [code]
@@ -305,9 +303,8 @@ def test_that_two_runs_are_compared(net, played):
 def test_that_a_study_gives_its_result(net, played):
     seen = []
     result = wb.study(
-        net, "sensitivity", SensitivityResult, {"samples": 3}, accelerate=False,
-        on_event=seen.append,
-    )  # fmt: skip
+        net, "sensitivity", SensitivityResult, {"samples": 3}, accelerate=False, on_event=seen.append
+    )
     assert result.samples == 3
     assert wb.sensitivity(net, 3) == result
     assert len(played.commands) == 1
@@ -328,16 +325,12 @@ def test_that_a_study_that_dies_has_no_result(net, played, monkeypatch):
     monkeypatch.setattr(studies, "play", die)
     with pytest.raises(wb.JobFailedError) as caught:
         wb.study(net, "sensitivity", SensitivityResult, {"samples": 3})
-    assert [(info.code, info.where.id) for info in caught.value.infos] == [
-        ("engine-ended", "sensitivity")
-    ]
+    assert [(info.code, info.where.id) for info in caught.value.infos] == [("engine-ended", "sensitivity")]
 
 
 def test_that_the_document_has_a_part_for_each_stage_that_ran(net, played):
     document = wb.run(net, "convert").document
-    assert {"evaluate", "lower", "verify", "run", "package", "board", "suggestions"}.isdisjoint(
-        document
-    )
+    assert {"evaluate", "lower", "verify", "run", "package", "board", "suggestions"}.isdisjoint(document)
     assert [s["id"] for s in document["stages"]] == STAGE_IDS[:5]
     whole = wb.run(net, skip=("run",), accelerate=False).document
     assert whole["acceleration"]["active"] is False

@@ -34,11 +34,16 @@ def test_that_an_option_is_set_and_an_unknown_one_refused(tmp_path):
 @for_each(
     ("name", "text", "value"),
     [
-        ("integer_io", "on", True), ("integer_io", "OFF", False), ("integer_io", "true", True),
-        ("arena_cache_bytes", "4096", 4096), ("optimise", "Size", "Size"),
-        ("optimise", "", "Performance"), ("extra_flags", "7", "7"), ("extra_flags", "", ""),
+        ("integer_io", "on", True),
+        ("integer_io", "OFF", False),
+        ("integer_io", "true", True),
+        ("arena_cache_bytes", "4096", 4096),
+        ("optimise", "Size", "Size"),
+        ("optimise", "", "Performance"),
+        ("extra_flags", "7", "7"),
+        ("extra_flags", "", ""),
     ],
-)  # fmt: skip
+)
 def test_that_a_text_is_read_in_the_type_of_its_option(tmp_path, name, text, value):
     choice = wb.set_options(TargetChoice(id="ethos-u85-256"), {"integer_io": True}, tmp_path)
     assert wb.set_options(choice, {name: text}, tmp_path).options[name] == value
@@ -151,8 +156,6 @@ def test_that_preprocessing_needs_a_folder_of_pictures(net):
         with refused("pictures-missing"):
             wb.set_preprocess(opened, "size=8", data)
     (net.folder / "x.npz").write_bytes(b"")
-    arrays = net.edited(
-        lambda project: project.model_copy(update={"calibration": DataSource(spec="x.npz")})
-    )
+    arrays = net.edited(lambda project: project.model_copy(update={"calibration": DataSource(spec="x.npz")}))
     with refused("pictures-missing"):
         wb.set_preprocess(arrays, "size=8")

@@ -50,13 +50,29 @@ def test_that_the_options_of_a_study_reach_the_engine(net, played, tmp_path):
     from workbench.pipeline.cache import Cache
 
     cache, seen = Cache(tmp_path / "cache"), []
-    wb.search(net, Limits(accuracy=0.5, cpu=3), trials=2, workers=4, widths=True, train=5,
-              cache=cache, accelerate=False, on_event=seen.append)  # fmt: skip
+    wb.search(
+        net,
+        Limits(accuracy=0.5, cpu=3),
+        trials=2,
+        workers=4,
+        widths=True,
+        train=5,
+        cache=cache,
+        accelerate=False,
+        on_event=seen.append,
+    )
     command = played.commands[-1]
     assert command.options == {
-        "accuracy": 0.5, "cycles": None, "sram": None, "cpu": 3, "trials": 2, "workers": 4,
-        "scheduler": "", "widths": True, "train": 5,
-    }  # fmt: skip
+        "accuracy": 0.5,
+        "cycles": None,
+        "sram": None,
+        "cpu": 3,
+        "trials": 2,
+        "workers": 4,
+        "scheduler": "",
+        "widths": True,
+        "train": 5,
+    }
     assert (command.accelerate, command.cache_root) == (False, str(cache.root))
     assert seen
     wb.search(net, trials=1)
@@ -111,9 +127,7 @@ def test_that_a_study_that_fails_raises_its_problems(net, played, monkeypatch):
 
     def play(command, held_at=0):
         info = ErrorInfo(message="No.", code="no-luck")
-        yield StageFailed(
-            job=command.job, stage=command.study, key="k", elapsed_s=0.1, infos=(info,)
-        )
+        yield StageFailed(job=command.job, stage=command.study, key="k", elapsed_s=0.1, infos=(info,))
         yield JobFinished(job=command.job, outcome="failed", elapsed_s=0.1)
 
     monkeypatch.setattr(studies, "play", play)
@@ -163,8 +177,11 @@ def test_that_a_sweep_is_asked_for_its_devices_and_values(net, played):
     result = wb.sweep(net, ["ethos-u55"], {"memory_mode": ["all"]}, workers=2)
     assert len(result.points) == 8
     assert played.commands[-1].options == {
-        "targets": ["ethos-u55"], "axes": {"memory_mode": ["all"]}, "workers": 2, "scheduler": "",
-    }  # fmt: skip
+        "targets": ["ethos-u55"],
+        "axes": {"memory_mode": ["all"]},
+        "workers": 2,
+        "scheduler": "",
+    }
     wb.sweep(net, ["ethos-u55"])
     assert played.commands[-1].options["workers"] == 1
 
@@ -277,9 +294,24 @@ def test_that_layers_with_channels_are_those_of_the_export(net, played):
 
 
 def test_that_rules_are_exchanged_as_functions(net, tmp_path):
-    (tmp_path / "args.json").write_text(json.dumps({"by": "type", "default": {"config": {
-        "name": "integer", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8,
-        "weight_frac_width": 4, "bias_width": 8, "bias_frac_width": 4}}}))  # fmt: skip
+    (tmp_path / "args.json").write_text(
+        json.dumps(
+            {
+                "by": "type",
+                "default": {
+                    "config": {
+                        "name": "integer",
+                        "data_in_width": 8,
+                        "data_in_frac_width": 4,
+                        "weight_width": 8,
+                        "weight_frac_width": 4,
+                        "bias_width": 8,
+                        "bias_frac_width": 4,
+                    }
+                },
+            }
+        )
+    )
     formats = wb.new("net.pt2", "formats", folder=net.folder)
     taken, notes = wb.import_pass_args(formats, tmp_path / "args.json")
     assert taken.project.rules

@@ -21,9 +21,7 @@ from workbench.results import (
 
 def project(target="ethos-u55-128", config="a8w8"):
     rules = (Rule(id="r1", kind="global", config=config),)
-    return Project(
-        name="net", model=ModelSource(spec="net.pt2"), target=TargetChoice(id=target), rules=rules
-    )
+    return Project(name="net", model=ModelSource(spec="net.pt2"), target=TargetChoice(id=target), rules=rules)
 
 
 def folder_with(tmp_path, stage, result=None):
@@ -37,9 +35,11 @@ def folder_with(tmp_path, stage, result=None):
 
 def test_that_warnings_name_their_stage_and_corrections_what_they_changed(tmp_path):
     prepared = PrepareResult(
-        observers=1, annotations=(), warnings=("odd", "strange"),
+        observers=1,
+        annotations=(),
+        warnings=("odd", "strange"),
         corrections=(AppliedCorrection(id="keep_relu_clamps", state="on", places=("relu",)),),
-    )  # fmt: skip
+    )
     folders = {"prepare": folder_with(tmp_path, "prepare", prepared)}
     document = summary(project(), tmp_path, [], folders, None)
     assert document["warnings"] == [
@@ -58,9 +58,7 @@ def test_that_the_toolchain_is_accelerated_unless_it_is_not_wanted(tmp_path):
 
 
 def test_that_emulated_numbers_are_told_with_their_memory(tmp_path):
-    memory = FormatMemory(
-        weight_bits=4.0, data_bits=8.0, weight_elements=10, data_elements=20,
-    )  # fmt: skip
+    memory = FormatMemory(weight_bits=4.0, data_bits=8.0, weight_elements=10, data_elements=20)
     result = ConvertResult(nodes=1, quantized_weights_bytes=1, float_operators=0, memory=memory)
     folders = {"convert": folder_with(tmp_path, "convert", result)}
     emulated = summary(project("formats", "integer-8"), tmp_path, [], folders, None)["emulated"]
@@ -95,9 +93,8 @@ def test_that_suggestions_come_with_their_evidence(tmp_path):
 def test_that_an_exported_model_has_no_suggestions(tmp_path):
     check = CompilerCheck(sentence="onnx-mlir is not installed.")
     exported = ExportedModel(
-        opset=21, ir_version=10, nodes=3, bytes=4, rewritten=0, products=(), commands=(),
-        check=check,
-    )  # fmt: skip
+        opset=21, ir_version=10, nodes=3, bytes=4, rewritten=0, products=(), commands=(), check=check
+    )
     lowered = result_of("lower").model_copy(update={"exported": exported})
     folders = {"lower": folder_with(tmp_path, "lower", lowered)}
     document = summary(project("nnpa", "int8-dyn"), tmp_path, [], folders, None)
@@ -111,14 +108,16 @@ def test_that_files_are_told_where_they_were_written(tmp_path):
         Deliverable(name="note.md", bytes=5, sha256="1" * 64, purpose="note"),
     )
     result = PackageResult(
-        files=files, kernels=("aten::linear.out",), method_pool_bytes=1, scratch_pool_bytes=2,
-        planned_bytes=(3,), note="Read me.",
-    )  # fmt: skip
+        files=files,
+        kernels=("aten::linear.out",),
+        method_pool_bytes=1,
+        scratch_pool_bytes=2,
+        planned_bytes=(3,),
+        note="Read me.",
+    )
     folders = {"package": folder_with(tmp_path, "package", result)}
     part = summary(project(), tmp_path, [], folders, None)["package"]
-    assert part["model"] == {
-        "path": str(folders["package"] / "net.onnx"), "bytes": 4, "sha256": "0" * 64,
-    }  # fmt: skip
+    assert part["model"] == {"path": str(folders["package"] / "net.onnx"), "bytes": 4, "sha256": "0" * 64}
     assert [f["path"] for f in part["files"]] == [str(folders["package"] / f.name) for f in files]
     assert (part["withheld"], part["note"]) == (False, "Read me.")
     assert part["kernels"] == ["aten::linear.out"]

@@ -102,9 +102,14 @@ def test_that_a_batch_as_json_counts_the_refused_jobs(tmp_path, capsys):
 
 @for_each(
     ("text", "code"),
-    [("{}", "jobs-not-list"), ("1", "jobs-not-list"), ("", "jobs-not-json"),
-     ("[" * 100_000, "jobs-not-json"), ("[1,", "jobs-not-json")],
-)  # fmt: skip
+    [
+        ("{}", "jobs-not-list"),
+        ("1", "jobs-not-list"),
+        ("", "jobs-not-json"),
+        ("[" * 100_000, "jobs-not-json"),
+        ("[1,", "jobs-not-json"),
+    ],
+)
 def test_that_a_file_without_a_list_of_jobs_is_refused(tmp_path, text, code):
     path = tmp_path / "jobs.json"
     path.write_text(text)
@@ -129,13 +134,25 @@ def test_that_a_file_that_cannot_be_read_is_named(tmp_path):
             {"in": "x.npy", "out": "q.npz", "mode": "sym", "role": "weight"},
         ),
         (
-            ("matmul", "--a", "a.npy", "--b", "b.npy", "--bias", "c.npy", "--out", "y.npy",
-             "--mode", "asym", "--numerics", "nnpa"),
-            {"a": "a.npy", "b": "b.npy", "bias": "c.npy", "out": "y.npy", "mode": "asym",
-             "numerics": "nnpa"},
+            (
+                "matmul",
+                "--a",
+                "a.npy",
+                "--b",
+                "b.npy",
+                "--bias",
+                "c.npy",
+                "--out",
+                "y.npy",
+                "--mode",
+                "asym",
+                "--numerics",
+                "nnpa",
+            ),
+            {"a": "a.npy", "b": "b.npy", "bias": "c.npy", "out": "y.npy", "mode": "asym", "numerics": "nnpa"},
         ),
     ],
-)  # fmt: skip
+)
 def test_that_the_arithmetic_of_nnpa_is_asked_with_the_options_that_were_given(words, asked):
     given = []
 

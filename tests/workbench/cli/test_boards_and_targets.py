@@ -106,13 +106,9 @@ def test_that_a_board_is_put_under_a_project(asked, board, project_file, codes):
     code, document = asked("boards", board, "--put", project_file)
     assert code == 0
     saved = store.load(project_file)
-    assert document == {
-        "version": 1,
-        "board": saved.board, "target": saved.target.model_dump(mode="json"),
-    }  # fmt: skip
+    assert document == {"version": 1, "board": saved.board, "target": saved.target.model_dump(mode="json")}
     assert saved.target.options["memory_mode"] == "Shared_Sram"
-    line = asked("boards", board, "--put", project_file, "--device", "ethos-u55-128",
-                 as_json=False)[1][0]  # fmt: skip
+    line = asked("boards", board, "--put", project_file, "--device", "ethos-u55-128", as_json=False)[1][0]
     assert "ethos-u55-128, Ethos_U55_High_End_Embedded, Shared_Sram" in line
     limited = saved.target.options["arena_cache_bytes"]
     assert ("at most" in line) == bool(limited)
@@ -125,9 +121,7 @@ def test_that_target_options_are_shown_and_set_in_their_type(asked, project_file
     assert document["id"] == "ethos-u55-128"
     code, changed = asked("target", project_file, "optimise=Size", "arena_cache_bytes=65536")
     assert code == 0
-    assert changed["options"] == {
-        **document["options"], "optimise": "Size", "arena_cache_bytes": 65536,
-    }  # fmt: skip
+    assert changed["options"] == {**document["options"], "optimise": "Size", "arena_cache_bytes": 65536}
     assert store.load(project_file).target.options["arena_cache_bytes"] == 65536
     lines = asked("target", project_file, as_json=False)[1]
     row = next(line for line in lines if line.startswith("optimise "))
@@ -153,16 +147,13 @@ def test_that_the_plan_is_listed_with_keys_and_reasons(asked, project_file):
 
 
 def test_that_a_check_says_whether_a_project_is_valid(asked, project_file):
-    assert asked("check", project_file, as_json=False) == (0, [
-        "Valid: net for ethos-u55-128.", f"Next workbench run {project_file} --out dist",
-    ])  # fmt: skip
+    assert asked("check", project_file, as_json=False) == (
+        0,
+        ["Valid: net for ethos-u55-128.", f"Next workbench run {project_file} --out dist"],
+    )
     document = asked("check", project_file)[1]
-    assert (document["project"], document["valid"], document["matches_checked"]) == (
-        "net", True, False,
-    )  # fmt: skip
-    assert [(p["level"], p["code"]) for p in document["problems"]] == [
-        ("warning", "calibration-missing")
-    ]
+    assert (document["project"], document["valid"], document["matches_checked"]) == ("net", True, False)
+    assert [(p["level"], p["code"]) for p in document["problems"]] == [("warning", "calibration-missing")]
     (project_file.parent / "net.pt2").unlink()
     assert asked("check", project_file, as_json=False) == (2, ["Invalid."])
     code, document = asked("check", project_file)
@@ -174,10 +165,9 @@ def test_that_a_check_says_whether_a_project_is_valid(asked, project_file):
     [
         ((), "model-not-given"),
         (("--model", "net.pt2"), "target-not-given"),
-        (("--model", "net.pt2", "--target", "ethos-u55-128", "--input-shape", "0x3"),
-         "shape-invalid"),
+        (("--model", "net.pt2", "--target", "ethos-u55-128", "--input-shape", "0x3"), "shape-invalid"),
     ],
-)  # fmt: skip
+)
 def test_that_a_new_project_needs_a_model_and_a_target(asked, project_file, codes, arguments, code):
     codes.clear()
     assert asked("new", project_file.parent / "other.qwb", *arguments)[0] == 2
@@ -185,9 +175,7 @@ def test_that_a_new_project_needs_a_model_and_a_target(asked, project_file, code
 
 
 @for_each("given", [("--model", "net.pt2"), ("--recipe", "image_classifier")])
-def test_that_a_new_project_in_a_missing_folder_tells_how_to_create_it(
-    asked, tmp_path, codes, given
-):
+def test_that_a_new_project_in_a_missing_folder_tells_how_to_create_it(asked, tmp_path, codes, given):
     codes.clear()
     folder = tmp_path / "no folder"
     assert asked("new", folder / "net.qwb", *given, as_json=False)[0] == 2
@@ -208,11 +196,7 @@ def test_that_a_new_project_has_all_that_it_is_given(asked, project_file, board)
     )  # fmt: skip
     assert code == 0
     made = store.load(path)
-    assert document == {
-        "version": 1,
-        "project": str(path),
-        "target": made.target.model_dump(mode="json"),
-    }
+    assert document == {"version": 1, "project": str(path), "target": made.target.model_dump(mode="json")}
     assert (made.name, made.board) == ("mine", str(board))
     assert (made.model.spec, made.model.inputs) == ("net.pt2", "x.npz")
     assert made.model.input_shapes == ((1, 3, 8, 8),)

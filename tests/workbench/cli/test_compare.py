@@ -93,8 +93,10 @@ def test_that_junit_and_markdown_tell_what_is_broken(project, tmp_path, capsys):
     assert main(["compare", f"{project}@1", "2", *words, "--markdown", str(markdown)]) == 4
     suite = ElementTree.parse(junit).getroot()
     assert {k: suite.get(k) for k in ("tests", "failures", "errors")} == {
-        "tests": "4", "failures": "1", "errors": "0",
-    }  # fmt: skip
+        "tests": "4",
+        "failures": "1",
+        "errors": "0",
+    }
     (failed,) = [case for case in suite.iter("testcase") if case.find("failure") is not None]
     assert failed.get("name").startswith("cycles")
     text = markdown.read_text()
@@ -115,9 +117,7 @@ def test_that_junit_and_markdown_tell_what_is_broken(project, tmp_path, capsys):
         ("gone.qwb", "project-missing"),
     ],
 )
-def test_that_what_cannot_be_compared_is_named(
-    project, tmp_path, codes, monkeypatch, operand, code
-):
+def test_that_what_cannot_be_compared_is_named(project, tmp_path, codes, monkeypatch, operand, code):
     codes.clear()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.qwb").write_bytes(project.read_bytes())

@@ -78,9 +78,15 @@ def test_that_a_build_without_sources_is_refused(refused, tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [("--irq", "3"), ("--irq", "4000"), ("--base", "-4"), ("--delay", "nan"), ("--delay", "-1"),
-     ("--limit", "0")],
-)  # fmt: skip
+    [
+        ("--irq", "3"),
+        ("--irq", "4000"),
+        ("--base", "-4"),
+        ("--delay", "nan"),
+        ("--delay", "-1"),
+        ("--limit", "0"),
+    ],
+)
 def test_that_values_out_of_their_range_are_refused(refused, words):
     assert refused("prove", sys.executable, PROGRAM, *words) == "board-value-invalid"
 
@@ -102,15 +108,28 @@ def test_that_firmware_is_built_and_proven(tmp_path, capsys):
 
 @needs_emulation
 def test_that_firmware_that_never_reaches_the_driver_is_ended(tmp_path, capsys):
-    (tmp_path / "main.c").write_text("void reset(void) { for (;;); }\n"
-                                     'const void *v[] __attribute__((section(".v"), used)) = '
-                                     "{(void *)0x20001000, (void *)reset};\n")  # fmt: skip
+    (tmp_path / "main.c").write_text(
+        "void reset(void) { for (;;); }\n"
+        'const void *v[] __attribute__((section(".v"), used)) = '
+        "{(void *)0x20001000, (void *)reset};\n"
+    )
     elf = tmp_path / "loop.elf"
     subprocess.run(
-        ["arm-none-eabi-gcc", "-mcpu=cortex-m55", "-mthumb", "-nostdlib", "-Wl,-Ttext=0x100",
-         "-Wl,--section-start=.v=0", "-e", "reset", "-o", elf, tmp_path / "main.c"],
+        [
+            "arm-none-eabi-gcc",
+            "-mcpu=cortex-m55",
+            "-mthumb",
+            "-nostdlib",
+            "-Wl,-Ttext=0x100",
+            "-Wl,--section-start=.v=0",
+            "-e",
+            "reset",
+            "-o",
+            elf,
+            tmp_path / "main.c",
+        ],
         check=True,
-    )  # fmt: skip
+    )
     words = ["prove", elf, PROGRAM, "--limit", "1", "--json"]
     assert cli.main(["firmware", *map(str, words)]) == 4
     found = json.loads(capsys.readouterr().out)

@@ -116,8 +116,10 @@ def test_that_an_interrupted_run_leaves_no_simulator(bench, monkeypatch, tmp_pat
     root = Path(__file__).parents[3]
     process = subprocess.Popen(
         [sys.executable, "-m", "workbench", *arguments(bench)],
-        env={**os.environ, "PYTHONPATH": str(root)}, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     until = time.monotonic() + 30
     while not ((tmp_path / "child").exists() and (tmp_path / "child").read_text()):
         assert time.monotonic() < until
@@ -182,10 +184,7 @@ def test_that_a_runner_is_built_remembered_and_runs(bench, capsys, sources):
 
 @for_each(
     ("more", "code"),
-    [
-        (["--placement", "flash"], "placement-invalid"),
-        (["--checkout", "/nowhere"], "checkout-invalid"),
-    ],
+    [(["--placement", "flash"], "placement-invalid"), (["--checkout", "/nowhere"], "checkout-invalid")],
 )
 def test_that_a_build_that_cannot_begin_is_exit_code_2(bench, codes, sources, more, code):
     codes.clear()

@@ -18,12 +18,25 @@ PLAIN_RUN = "fvp run x.pte --elf r.elf --target ethos-u55-128"
 @for_each(
     "words",
     [
-        "", "board", "formats", "fvp", "nnpa", "trust", "runs P --diff 1",
-        "fvp run x.pte --target ethos-u55-128", "fvp run x.pte --elf r.elf", "script P", "report P",
-        "ranges P choose --all", "ranges P choose --method mse", "rules P add --config a8w8",
-        "rules P add --kind global", "rules P move r1", "sweep P --workers 0",
+        "",
+        "board",
+        "formats",
+        "fvp",
+        "nnpa",
+        "trust",
+        "runs P --diff 1",
+        "fvp run x.pte --target ethos-u55-128",
+        "fvp run x.pte --elf r.elf",
+        "script P",
+        "report P",
+        "ranges P choose --all",
+        "ranges P choose --method mse",
+        "rules P add --config a8w8",
+        "rules P add --kind global",
+        "rules P move r1",
+        "sweep P --workers 0",
     ],
-)  # fmt: skip
+)
 def test_that_a_command_line_without_what_it_needs_is_refused(codes, words):
     codes.clear()
     assert main(words.split()) == 2
@@ -75,9 +88,13 @@ def test_that_the_versions_of_the_program_and_its_tools_are_printed(capsys):
 def test_that_the_exit_codes_are_those_of_the_help():
     told = [int(number) for number in re.findall(r"(?:^|[:;,] |\n)(\d+) ", parser().epilog)]
     assert told == [
-        output.EXIT_DONE, output.EXIT_FAILED, output.EXIT_USAGE, output.EXIT_TRUST,
-        output.EXIT_DIFFERS, output.EXIT_CANCELLED,
-    ]  # fmt: skip
+        output.EXIT_DONE,
+        output.EXIT_FAILED,
+        output.EXIT_USAGE,
+        output.EXIT_TRUST,
+        output.EXIT_DIFFERS,
+        output.EXIT_CANCELLED,
+    ]
 
 
 def test_that_the_arguments_of_the_process_are_those_of_its_command_line(monkeypatch, capsys):
@@ -86,9 +103,7 @@ def test_that_the_arguments_of_the_process_are_those_of_its_command_line(monkeyp
     assert capsys.readouterr().out.startswith("place")
 
 
-@for_each(
-    ("flags", "echo"), [([], ""), (["-v"], "info"), (["-vv"], "debug"), (["-v", "-vv"], "debug")]
-)
+@for_each(("flags", "echo"), [([], ""), (["-v"], "info"), (["-vv"], "debug"), (["-v", "-vv"], "debug")])
 def test_that_the_log_is_echoed_as_often_as_it_is_asked_for(monkeypatch, flags, echo):
     asked = []
 

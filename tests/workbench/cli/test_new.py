@@ -42,9 +42,7 @@ def test_that_a_model_is_written_and_told(new, tmp_path, capsys):
     assert str(spaced) in shlex.split(command)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "texts"), [("image_classifier", False), ("llm_decoder", True)]
-)  # fmt: skip
+@pytest.mark.parametrize(("recipe", "texts"), [("image_classifier", False), ("llm_decoder", True)])
 def test_that_a_recipe_lists_the_files_that_it_begins_with(new, tmp_path, recipe, texts):
     code, text, project = new("--recipe", recipe, "--json")
     document = json.loads(text)

@@ -10,28 +10,14 @@ from tests.for_each import for_each
 from workbench import api
 from workbench.api.board import BoardRun, Difference
 from workbench.api.settings import Setting, Settings
-from workbench.cli import (
-    board,
-    doctor,
-    inspect,
-    main,
-    output,
-    question,
-    settings,
-)
+from workbench.cli import board, doctor, inspect, main, output, question, settings
 from workbench.cli import runs as runs_verb
 from workbench.cli.fvp import print_report
 from workbench.doctor import Finding
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.project.model import Compression
 from workbench.results import ChannelLayer
-from workbench.results.simulation import (
-    BundleCheck,
-    Diagnosis,
-    Measurement,
-    Pool,
-    SimulationReport,
-)
+from workbench.results.simulation import BundleCheck, Diagnosis, Measurement, Pool, SimulationReport
 
 
 def lines(capsys):
@@ -64,9 +50,7 @@ def test_that_a_terminal_has_a_bar_that_a_line_takes_the_place_of(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     progress = output.Progress()
     progress.update("lower", 0.5, "half way through")
-    assert sys.stderr.getvalue() == (
-        "       lower " + "█" * 12 + "·" * 12 + "  50% half way t (0 s)"
-    )
+    assert sys.stderr.getvalue() == ("       lower " + "█" * 12 + "·" * 12 + "  50% half way t (0 s)")
     progress.update("lower", 1.0, "")
     assert sys.stderr.getvalue().endswith("\r\x1b[2K       lower " + "█" * 24 + " 100%  (0 s)")
     progress.update("lower", 0.0, "")
@@ -109,20 +93,34 @@ def test_that_the_temporary_cache_is_gone_afterwards():
 
 
 DESCRIPTION = {
-    "bytes": 12345, "methods": ["forward", "other"], "method": "forward",
-    "inputs": [{"type": "tensor", "dtype": "int8", "shape": [1, 4]}], "outputs": [{"type": "int"}],
-    "delegates": [{
-        "index": 0, "backend": "EthosUBackend", "bytes": 9000,
-        "vela_blocks": {"weight_data": 5000, "cmd_data": 200}, "external_blocks": ["weight_data"],
-        "scratch_bytes": 4096,
-        "npu": {"family": "ethos-u55", "macs": 128, "commands": 1234,
-                "operations": {"convolution": 2, "copy": 1}},
-    }, {"index": 1, "backend": "Other", "bytes": 7}],
-    "memory": {"planned_bytes": [1024, 2048], "method_pool_bytes": 4192,
-               "scratch_pool_bytes": 5120},
-    "constants_bytes": 33, "named_data_bytes": {"weights": 5000}, "test_cases": 2,
+    "bytes": 12345,
+    "methods": ["forward", "other"],
+    "method": "forward",
+    "inputs": [{"type": "tensor", "dtype": "int8", "shape": [1, 4]}],
+    "outputs": [{"type": "int"}],
+    "delegates": [
+        {
+            "index": 0,
+            "backend": "EthosUBackend",
+            "bytes": 9000,
+            "vela_blocks": {"weight_data": 5000, "cmd_data": 200},
+            "external_blocks": ["weight_data"],
+            "scratch_bytes": 4096,
+            "npu": {
+                "family": "ethos-u55",
+                "macs": 128,
+                "commands": 1234,
+                "operations": {"convolution": 2, "copy": 1},
+            },
+        },
+        {"index": 1, "backend": "Other", "bytes": 7},
+    ],
+    "memory": {"planned_bytes": [1024, 2048], "method_pool_bytes": 4192, "scratch_pool_bytes": 5120},
+    "constants_bytes": 33,
+    "named_data_bytes": {"weights": 5000},
+    "test_cases": 2,
     "kernels": ["aten::add.out", "aten::mul.out"],
-}  # fmt: skip
+}
 
 
 def test_that_a_program_is_described_line_by_line(monkeypatch, capsys, tmp_path):
@@ -163,8 +161,14 @@ def test_that_doctor_marks_what_is_missing_and_says_how_to_get_it(monkeypatch, c
     monkeypatch.setattr(doctor, "findings", lambda: checks)
     assert main(["doctor"]) == 0
     assert lines(capsys) == [
-        "ok torch 1.0", "!! vela 1.0", "Why.", "Do this.", "-- fvp 1.0", "Why.", "Do this."
-    ]  # fmt: skip
+        "ok torch 1.0",
+        "!! vela 1.0",
+        "Why.",
+        "Do this.",
+        "-- fvp 1.0",
+        "Why.",
+        "Do this.",
+    ]
     checks.append(found("executorch", "missing"))
     assert main(["doctor"]) == 1
     assert lines(capsys)[-3:] == ["NO executorch 1.0", "Why.", "Do this."]
@@ -175,37 +179,50 @@ def test_that_doctor_marks_what_is_missing_and_says_how_to_get_it(monkeypatch, c
 
 
 def report(**fields):
-    return SimulationReport(**{
-        "simulator": "FVP", "version": "11.27", "target": "ethos-u55-128", "fast": False,
-        "succeeded": True, "samples": 2, "exit_reason": "It ended.", **fields,
-    })  # fmt: skip
+    return SimulationReport(
+        **{
+            "simulator": "FVP",
+            "version": "11.27",
+            "target": "ethos-u55-128",
+            "fast": False,
+            "succeeded": True,
+            "samples": 2,
+            "exit_reason": "It ended.",
+            **fields,
+        }
+    )
 
 
 def test_that_a_report_has_cycles_pools_checks_and_failures(capsys):
     measured = tuple(Measurement(npu_cycles=cycles, inferences=2) for cycles in (2000, 3000))
     full = report(
-        succeeded=False, measurements=measured,
+        succeeded=False,
+        measurements=measured,
         pools=(Pool(name="method", given=2048, used=1024), Pool(name="scratch", given=4096)),
         bundle=(BundleCheck(index=0, passed=True), BundleCheck(index=1, passed=False)),
         explanation=("It waits.",),
         diagnoses=(Diagnosis(line="E: no", cause="Cause.", remedy="Remedy."),),
         last_lines=("last",),
-    )  # fmt: skip
+    )
     file = {"path": "/x/a.npy", "dtype": "int8", "shape": [1, 2]}
     print_report(full, ["A note."], [file])
     assert lines(capsys) == [
         "Failed It ended.",
         "Cycles 1,250 NPU cycles per inference, 1,000 to 1,500, measured (FVP 11.27)",
-        "Pool method: 1,024 of 2,048 bytes", "Pool scratch: 4,096 bytes",
-        "Bundle test 0: equal within the runner's tolerance", "Bundle test 1: different",
-        "It waits.", "Failure E: no", "Cause.", "Remedy.", "Note A note.",
+        "Pool method: 1,024 of 2,048 bytes",
+        "Pool scratch: 4,096 bytes",
+        "Bundle test 0: equal within the runner's tolerance",
+        "Bundle test 1: different",
+        "It waits.",
+        "Failure E: no",
+        "Cause.",
+        "Remedy.",
+        "Note A note.",
         "Output /x/a.npy int8 [1, 2]",
-    ]  # fmt: skip
+    ]
     one = report(measurements=measured[:1], version="")
     print_report(one, [], [])
-    assert lines(capsys) == [
-        "Done It ended.", "Cycles 1,000 NPU cycles per inference, measured (FVP)"
-    ]  # fmt: skip
+    assert lines(capsys) == ["Done It ended.", "Cycles 1,000 NPU cycles per inference, measured (FVP)"]
     print_report(report(measurements=measured, fast=True), [], [])
     assert lines(capsys) == ["Done It ended."]
     print_report(report(succeeded=False, last_lines=tuple(map(str, range(20)))), [], [])
@@ -261,21 +278,29 @@ def test_that_layers_are_listed_with_what_stays_and_what_goes_with_it():
         ChannelLayer(module="c", channels=4),
     )
     entries = (
-        Compression(module="a", channels=8), Compression(module="c", clusters=7),
-        Compression(module="gone", channels=3), Compression(module="", clusters=15),
-    )  # fmt: skip
+        Compression(module="a", channels=8),
+        Compression(module="c", clusters=7),
+        Compression(module="gone", channels=3),
+        Compression(module="", clusters=15),
+    )
     assert _rows(layers, entries) == [
-        ("a", "16 -> 8", "15", "b, c"), ("b", "8", "15", "stays: it makes an output"),
-        ("c", "4", "7", ""), ("gone", "3", "", ""),
-    ]  # fmt: skip
+        ("a", "16 -> 8", "15", "b, c"),
+        ("b", "8", "15", "stays: it makes an output"),
+        ("c", "4", "7", ""),
+        ("gone", "3", "", ""),
+    ]
     assert _rows(layers[:1], ()) == [("a", "16", "", "b, c")]
     assert _rows((), entries[3:]) == [("every layer", "", "15", "")]
 
 
 def test_that_settings_that_were_set_are_shown_with_those_below(monkeypatch, capsys, project_file):
-    rows = (Setting("calibration.limit", 5, "a number"), Setting("calibrate", None, "x"),
-            Setting("gate.lsb", 2.5, "a number"), Setting("name", "net", "text"),
-            Setting("notes", ["größe"], "texts"))  # fmt: skip
+    rows = (
+        Setting("calibration.limit", 5, "a number"),
+        Setting("calibrate", None, "x"),
+        Setting("gate.lsb", 2.5, "a number"),
+        Setting("name", "net", "text"),
+        Setting("notes", ["größe"], "texts"),
+    )
     monkeypatch.setattr(settings.api, "settings", lambda _: Settings(rows))
     monkeypatch.setattr(settings.api, "set_settings", lambda opened, _: opened)
     assert main(["settings", str(project_file), "calibration=x"]) == 0
@@ -284,9 +309,12 @@ def test_that_settings_that_were_set_are_shown_with_those_below(monkeypatch, cap
     assert lines(capsys)[1:] == ["gate.lsb 2.5 a number"]
     assert main(["settings", str(project_file)]) == 0
     assert lines(capsys)[1:] == [
-        "calibration.limit 5 a number", "calibrate x", "gate.lsb 2.5 a number", "name net text",
+        "calibration.limit 5 a number",
+        "calibrate x",
+        "gate.lsb 2.5 a number",
+        "name net text",
         'notes ["größe"] texts',
-    ]  # fmt: skip
+    ]
 
 
 @for_each("texts", [["a"], ["a=1", "a=2"], ["a=1", " a =2"]])
@@ -307,8 +335,10 @@ def test_that_preprocessing_is_listed_for_each_kind_of_data(project_file, capsys
     words = ["preprocess", str(project_file)]
     assert main([*words, "size=8,layout=bgr", "--data", "calibration"]) == 0
     assert lines(capsys)[-3:] == [
-        "data source preprocess", "calibration pics size=8x8,layout=bgr", "evaluation pics -"
-    ]  # fmt: skip
+        "data source preprocess",
+        "calibration pics size=8x8,layout=bgr",
+        "evaluation pics -",
+    ]
     assert main([*words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["calibration"]["layout"] == "bgr"
@@ -352,12 +382,15 @@ def test_that_runs_are_listed_with_their_figures(measured, capsys):
     assert row[0] == "2"
     assert len(row[1]) == 19
     assert "T" not in row[1]
-    assert row[3:] == ["34.5 SQNR", "34.50", "1,000", "-", "4.0", "right", "accurate enough",
-                       "*"]  # fmt: skip
-    bare = run.model_copy(update={
-        "cost": None, "gate": None, "accuracy_result": None,
-        "quality": run.quality.model_copy(update={"sqnr_db": None}),
-    })  # fmt: skip
+    assert row[3:] == ["34.5 SQNR", "34.50", "1,000", "-", "4.0", "right", "accurate enough", "*"]
+    bare = run.model_copy(
+        update={
+            "cost": None,
+            "gate": None,
+            "accuracy_result": None,
+            "quality": run.quality.model_copy(update={"sqnr_db": None}),
+        }
+    )
     assert runs_verb._row(bare, best=False)[3:] == ["-"] * 7 + [""]
     assert main(["runs", str(measured)]) == 0
     listed = lines(capsys)
@@ -416,14 +449,13 @@ def test_that_array_jobs_are_asked_of_another_process(monkeypatch, tmp_path, cap
 @for_each(
     ("error", "code", "told"),
     [
-        (KeyboardInterrupt(), 130, "Cancelled.\n"), (BrokenPipeError(), 1, ""),
+        (KeyboardInterrupt(), 130, "Cancelled.\n"),
+        (BrokenPipeError(), 1, ""),
         (ZeroDivisionError("by\nzero"), 1, "error: by (ZeroDivisionError)"),
         (ValueError(), 1, "error: ValueError (ValueError)"),
     ],
-)  # fmt: skip
-def test_that_whatever_ends_a_verb_is_an_exit_code_and_a_line(
-    monkeypatch, capsys, error, code, told
-):
+)
+def test_that_whatever_ends_a_verb_is_an_exit_code_and_a_line(monkeypatch, capsys, error, code, told):
     def fail():
         raise error
 

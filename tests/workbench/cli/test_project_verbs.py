@@ -30,10 +30,7 @@ def test_that_an_existing_project_is_not_overwritten_unasked(project, codes):
     ("arguments", "code"),
     [
         (["--target", "ethos-u99-1"], "target-unknown"),
-        (
-            ["--target", "ethos-u55-128", "--memory-mode", "Dedicated_Sram"],
-            "vela-memory-mode-unfit",
-        ),
+        (["--target", "ethos-u55-128", "--memory-mode", "Dedicated_Sram"], "vela-memory-mode-unfit"),
         (["--target", "ethos-u55-128", "--input-shape", "1xax3"], "shape-invalid"),
         (["--target", "ethos-u55-128", "--calibration", "nowhere.npz"], "source-file-missing"),
         (["--target", "ethos-u55-128", "--config", "a9w9"], "config-unknown"),
@@ -189,15 +186,25 @@ def test_that_a_script_is_written_with_the_commands_to_run(project_file, tmp_pat
 @for_each(
     "words",
     [
-        "rules P add --kind io --config a8w8", "rules P remove none",
+        "rules P add --kind io --config a8w8",
+        "rules P remove none",
         "rules P move none --position 0",
-        "rules P enable none", "rules P disable none", "rules P take-mase none.toml",
-        "ranges P set x 0 1", "ranges P free x", "ranges P choose --method mse --all",
-        "ranges P drop 0", "ranges P restore 0", "improve P --on bias",
-        "compress P --clusters 4", "plugins P --add none.py", "settings P name=x",
-        "target P optimise=Size", "preprocess P size=4",
+        "rules P enable none",
+        "rules P disable none",
+        "rules P take-mase none.toml",
+        "ranges P set x 0 1",
+        "ranges P free x",
+        "ranges P choose --method mse --all",
+        "ranges P drop 0",
+        "ranges P restore 0",
+        "improve P --on bias",
+        "compress P --clusters 4",
+        "plugins P --add none.py",
+        "settings P name=x",
+        "target P optimise=Size",
+        "preprocess P size=4",
     ],
-)  # fmt: skip
+)
 def test_that_a_verb_that_edits_holds_the_project(project, words):
     held = []
 

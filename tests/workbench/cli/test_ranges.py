@@ -15,13 +15,28 @@ TAILS = np.random.default_rng(2).laplace(size=100_000)
 
 
 def row(index, node, module, **changes):
-    return TensorRange(**{
-        "id": f"observer_{index}", "node": node, "op": f"aten.{node}.default", "module": module,
-        "kind": "activation", "index": index, "minimum": float(TAILS.min()),
-        "maximum": float(TAILS.max()), "p_low": -6.0, "p_high": 6.0, "dtype": "int8",
-        "qmin": -128, "qmax": 127, "scale": 0.08, "zero_point": 0, "observer": "Histogram",
-        "mean_square": 2.0, **changes,
-    })  # fmt: skip
+    return TensorRange(
+        **{
+            "id": f"observer_{index}",
+            "node": node,
+            "op": f"aten.{node}.default",
+            "module": module,
+            "kind": "activation",
+            "index": index,
+            "minimum": float(TAILS.min()),
+            "maximum": float(TAILS.max()),
+            "p_low": -6.0,
+            "p_high": 6.0,
+            "dtype": "int8",
+            "qmin": -128,
+            "qmax": 127,
+            "scale": 0.08,
+            "zero_point": 0,
+            "observer": "Histogram",
+            "mean_square": 2.0,
+            **changes,
+        }
+    )
 
 
 @pytest.fixture

@@ -12,11 +12,18 @@ from workbench.project import store
 ARGS = {
     "by": "type",
     "default": {"config": {"name": None}},
-    "linear": {"config": {
-        "name": "integer", "data_in_width": 8, "data_in_frac_width": 4, "weight_width": 8,
-        "weight_frac_width": 4, "bias_width": 8, "bias_frac_width": 4,
-    }},
-}  # fmt: skip
+    "linear": {
+        "config": {
+            "name": "integer",
+            "data_in_width": 8,
+            "data_in_frac_width": 4,
+            "weight_width": 8,
+            "weight_frac_width": 4,
+            "bias_width": 8,
+            "bias_frac_width": 4,
+        }
+    },
+}
 
 
 @pytest.fixture

@@ -30,16 +30,30 @@ def document(capsys, name):
 def test_that_every_field_of_the_project_file_can_be_listed_and_set(project, capsys):
     assert main(["settings", str(project), "--json"]) == 0
     listed = document(capsys, "settings")["settings"]
-    assert {"name", "model.spec", "calibration.preprocess.mean", "evaluation.metric", "gate.lsb",
-            "verification.samples", "target.options.memory_mode", "notes"
-            } <= set(listed)  # fmt: skip
+    assert {
+        "name",
+        "model.spec",
+        "calibration.preprocess.mean",
+        "evaluation.metric",
+        "gate.lsb",
+        "verification.samples",
+        "target.options.memory_mode",
+        "notes",
+    } <= set(listed)
     given = {
-        "name": "mine", "model.input_shapes": "1x3x8x8,1x4", "model.strict_export": "on",
-        "calibration": "pics", "calibration.preprocess": "size=8,layout=bgr",
-        "calibration.limit": "5", "evaluation.limit": "7", "gate.lsb": "none",
-        "gate.fail_if": "cycles>9,top1<0.5", "verification.samples": "3",
-        "target.options.memory_mode": "Sram_Only", "notes": "none",
-    }  # fmt: skip
+        "name": "mine",
+        "model.input_shapes": "1x3x8x8,1x4",
+        "model.strict_export": "on",
+        "calibration": "pics",
+        "calibration.preprocess": "size=8,layout=bgr",
+        "calibration.limit": "5",
+        "evaluation.limit": "7",
+        "gate.lsb": "none",
+        "gate.fail_if": "cycles>9,top1<0.5",
+        "verification.samples": "3",
+        "target.options.memory_mode": "Sram_Only",
+        "notes": "none",
+    }
     assert main(["settings", str(project), *(f"{k}={v}" for k, v in given.items())]) == 0
     made = store.load(project)
     assert made.model.input_shapes == ((1, 3, 8, 8), (1, 4))
@@ -91,9 +105,8 @@ def test_that_new_and_preprocess_write_the_same_settings(project):
     assert main([*words, "--calibration", "pics", "--preprocess", PREPROCESS]) == 0
     made = store.load(path).calibration.preprocess
     assert made == Preprocess(
-        size=(256, 256), crop=(224, 224), layout="rgb",
-        mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225),
-    )  # fmt: skip
+        size=(256, 256), crop=(224, 224), layout="rgb", mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225)
+    )
     assert main(["settings", str(project), "calibration=pics", "evaluation.data=pics"]) == 0
     found = api.check(api.open(project)).warnings
     assert "pictures-preprocess-missing" in {info.code for info in found}

@@ -96,18 +96,7 @@ def test_that_a_time_without_a_project_is_added_by_its_options(capsys):
             "silicon-invalid",
         ),
         (
-            [
-                "--id",
-                "a",
-                "--network",
-                "n",
-                "--board",
-                "b",
-                "--device",
-                "d",
-                "--measured-ms",
-                "nan",
-            ],
+            ["--id", "a", "--network", "n", "--board", "b", "--device", "d", "--measured-ms", "nan"],
             "silicon-invalid",
         ),
     ],
@@ -139,9 +128,7 @@ def test_that_a_damaged_file_of_the_user_fails_the_check(capsys):
 def test_that_a_run_is_remembered_with_its_cycles_beats_and_program(compiled):
     beats = Counter(event="AXI0_RD_DATA_BEAT_RECEIVED", total=800)
     measured = Measurement(inferences=2, npu_cycles=3000, counters=(beats,))
-    report = SimulationReport.model_construct(
-        measurements=(measured,), simulator="FVP", version="11.27"
-    )
+    report = SimulationReport.model_construct(measurements=(measured,), simulator="FVP", version="11.27")
     opened = api.open(compiled)
     path = api.remember_run(opened, report, kind="fvp")
     (row,) = silicon.read(path).row

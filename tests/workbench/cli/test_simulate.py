@@ -86,9 +86,7 @@ def test_that_a_fault_names_the_command_and_fails(tmp_path, capsys):
     assert "NPU_OP_POOL" in printed.err
 
 
-@for_each(
-    "arguments", [[], ["nowhere.pte"], ["--batch", "nowhere.json"], ["--batch", "simulate.json"]]
-)
+@for_each("arguments", [[], ["nowhere.pte"], ["--batch", "nowhere.json"], ["--batch", "simulate.json"]])
 def test_that_wrong_usage_is_refused(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "simulate.json").write_text("{}")
@@ -145,12 +143,15 @@ NAN = float("nan")
 @for_each(
     ("outputs", "expected", "found"),
     [
-        ([[1, 2, 3, 4]], [[1, 2, 6, 2]], (4, 2, 3.0)), ([[1, -2]], [[1, -2]], (2, 2, 0.0)),
+        ([[1, 2, 3, 4]], [[1, 2, 6, 2]], (4, 2, 3.0)),
+        ([[1, -2]], [[1, -2]], (2, 2, 0.0)),
         ([[1.0], [2.0, 5.0]], [[2.5], [2.0, 5.0]], (3, 2, 1.5)),
-        ([[NAN, 1.0]], [[NAN, 1.0]], (2, 2, 0.0)), ([[]], [[]], (0, 0, 0.0)),
-        ([[1, 2]], [[1, 2, 3]], (0, 0, 0.0)), ([], [], (0, 0, 0.0)),
+        ([[NAN, 1.0]], [[NAN, 1.0]], (2, 2, 0.0)),
+        ([[]], [[]], (0, 0, 0.0)),
+        ([[1, 2]], [[1, 2, 3]], (0, 0, 0.0)),
+        ([], [], (0, 0, 0.0)),
     ],
-)  # fmt: skip
+)
 def test_that_outputs_are_compared_with_those_of_the_test_vector(
     tmp_path, monkeypatch, capsys, outputs, expected, found
 ):
@@ -217,10 +218,7 @@ def test_that_outputs_that_cannot_be_written_are_refused(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["infos"][0]["code"] == "file-not-writable"
 
 
-@for_each(
-    ("shape", "value", "equal"),
-    [((1, 8, 8, 3), 5, 192), ((1, 8, 8, 3), 6, 0), ((1, 8), 5, None)],
-)
+@for_each(("shape", "value", "equal"), [((1, 8, 8, 3), 5, 192), ((1, 8, 8, 3), 6, 0), ((1, 8), 5, None)])
 def test_that_a_compiled_tflite_is_compared_with_its_reference(
     shape, value, equal, tmp_path, monkeypatch, capsys
 ):

@@ -78,8 +78,9 @@ def test_that_a_verb_in_a_folder_that_was_deleted_says_so(tmp_path):
 def test_that_a_verb_runs_with_closed_streams(tmp_path, closed):
     shell = " ".join(f"{n}{'<' if n == 0 else '>'}&-" for n in closed)
     command = f'exec "$0" -P -m workbench check "$1" {shell}'
-    done = subprocess.run(["sh", "-c", command, sys.executable, tmp_path / "none.qwb"], check=False,
-                          capture_output=True)  # fmt: skip
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, tmp_path / "none.qwb"], check=False, capture_output=True
+    )
     assert done.returncode == 2
 
 

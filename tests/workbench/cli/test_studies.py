@@ -34,9 +34,7 @@ def options_of(played):
     return played.commands[-1].options
 
 
-def test_that_a_run_prints_its_document_and_writes_the_deliverables(
-    asked, played, tmp_path, capsys, codes
-):
+def test_that_a_run_prints_its_document_and_writes_the_deliverables(asked, played, tmp_path, capsys, codes):
     code, document = asked("run", "--skip", "run", "--out", str(tmp_path / "out"))
     assert code == 0
     assert document["package"]["pte"]["path"] == str(tmp_path / "out" / "net.pte")
@@ -77,19 +75,17 @@ def test_that_progress_is_printed_line_by_line(project_file, played, capsys):
 
     assert main(["run", str(project_file), "--until", "export", "--verbose"]) == 0
     assert printed() == [
-        "info: at work on import_model", "import_model done 0.20 s",
-        "info: at work on export", "export done 0.20 s",
-    ]  # fmt: skip
+        "info: at work on import_model",
+        "import_model done 0.20 s",
+        "info: at work on export",
+        "export done 0.20 s",
+    ]
     played.plays = [Play(fail="prepare", infos=(ErrorInfo(message="No.", code="no"),))]
     assert main(["run", str(project_file), "--until", "prepare"]) == 1
-    assert printed()[:3] == [
-        "import_model cached 0.00 s", "export cached 0.00 s", "prepare failed 0.10 s",
-    ]  # fmt: skip
+    assert printed()[:3] == ["import_model cached 0.00 s", "export cached 0.00 s", "prepare failed 0.10 s"]
 
 
-def test_that_weights_beside_the_program_change_the_target_of_this_run_only(
-    asked, played, project_file
-):
+def test_that_weights_beside_the_program_change_the_target_of_this_run_only(asked, played, project_file):
     before = project_file.read_bytes()
     assert asked("run", "--until", "export", "--external-weights")[0] == 0
     assert played.commands[0].project.target.options["external_weights"] is True
@@ -111,9 +107,10 @@ def test_that_sensitivity_lists_the_worst_module_first(asked, played):
     assert code == 0
     assert len(played.made) == 1
     assert lines[1:] == [
-        "head 20.97 30.00 10.00 8", "stem.conv 30.00 20.46 0.46 8",
+        "head 20.97 30.00 10.00 8",
+        "stem.conv 30.00 20.46 0.46 8",
         "Whole model: 20.00 dB over 4 samples.",
-    ]  # fmt: skip
+    ]
     assert played.commands[-1].accelerate
     slow = asked("sensitivity", "--samples", "5", "--no-acceleration")[1]
     assert (slow["samples"], played.commands[-1].accelerate) == (5, False)
@@ -149,8 +146,7 @@ def test_that_a_search_keeps_its_candidates_and_applies_the_best(asked, played, 
 
 def test_that_a_search_without_a_candidate_within_limits_ends_with_1(asked, project_file):
     before = project_file.read_bytes()
-    code, lines = asked("search", "--accuracy-at-least", "0.99", "--trials", "2", "--apply",
-                        as_json=False)  # fmt: skip
+    code, lines = asked("search", "--accuracy-at-least", "0.99", "--trials", "2", "--apply", as_json=False)
     assert code == 1
     assert lines[-1].startswith("No candidate")
     assert project_file.read_bytes() == before
@@ -190,15 +186,20 @@ def test_that_a_sweep_gives_every_point_with_its_figures(asked, played):
 
 def test_that_a_sweep_lists_what_cannot_be_combined_with_the_reason(asked, codes):
     code, lines = asked(
-        "sweep", "--targets", "ethos-u55-128", "--memory-modes", "Shared_Sram", "Dedicated_Sram",
+        "sweep",
+        "--targets",
+        "ethos-u55-128",
+        "--memory-modes",
+        "Shared_Sram",
+        "Dedicated_Sram",
         as_json=False,
-    )  # fmt: skip
+    )
     assert code == 0
     assert any(line.startswith("skipped: ethos-u55-128:") for line in lines)
     assert any(line.endswith("- - - -") for line in lines)
-    points = asked(
-        "sweep", "--targets", "ethos-u55-128", "--memory-modes", "Shared_Sram", "Dedicated_Sram"
-    )[1]["points"]
+    points = asked("sweep", "--targets", "ethos-u55-128", "--memory-modes", "Shared_Sram", "Dedicated_Sram")[
+        1
+    ]["points"]
     assert [bool(point["problem"]) for point in points] == [False, True]
     assert asked("sweep", "--memory-modes", "Dedicated_Sram")[0] == 2
     assert codes
@@ -283,8 +284,7 @@ def test_that_a_study_that_fails_ends_with_1_and_its_problems(asked, played, mon
 def test_that_the_history_lists_compares_and_restores_runs(asked, project_file):
     assert asked("runs", as_json=False)[1][0].startswith("No runs yet")
     asked("run", "--skip", "run")
-    asked("rules", "add", "--kind", "module-name", "--match", "head", "--config", "a16w8",
-          as_json=False)  # fmt: skip
+    asked("rules", "add", "--kind", "module-name", "--match", "head", "--config", "a16w8", as_json=False)
     asked("run", "--skip", "run")
     runs = asked("runs")[1]["runs"]
     assert [(r["number"], r["best"]) for r in runs] == [(1, True), (2, True)]
@@ -349,8 +349,12 @@ def test_that_rules_are_resolved_once_the_model_is_exported(asked, played):
     assert code == 0
     assert [c.until for c in played.commands] == ["export"]
     assert document["modules"][1] == {
-        "module": "stem", "type": "net.Block", "config": "a8w8", "rule": "r1", "overridden": [],
-    }  # fmt: skip
+        "module": "stem",
+        "type": "net.Block",
+        "config": "a8w8",
+        "rule": "r1",
+        "overridden": [],
+    }
     assert {"node": "linear", "config": "a8w8", "rule": "r1"} in document["nodes"]
     assert document["rules"]["r1"]["loses"] == 0
     lines = asked("rules", "--resolve", as_json=False)[1]
@@ -365,9 +369,7 @@ def test_that_rules_that_need_an_export_that_fails_end_with_1(asked, played):
     assert (code, document["error"]["code"], document["exit_code"]) == (1, "no", 1)
 
 
-def test_that_a_matrix_runs_each_project_also_when_one_fails(
-    asked, played, project_file, monkeypatch
-):
+def test_that_a_matrix_runs_each_project_also_when_one_fails(asked, played, project_file, monkeypatch):
     from tests.fakes import studies
     from workbench.pipeline.cache import Cache
     from workbench.protocol import JobFinished
@@ -381,15 +383,21 @@ def test_that_a_matrix_runs_each_project_also_when_one_fails(
             yield JobFinished(job=command.job, outcome="failed", elapsed_s=0.1)
             return
         cache = Cache(Path(command.cache_root))
-        key = study_key("matrix", command.project, Path(command.folder), cache, command.options,
-                        command.plan)  # fmt: skip
+        key = study_key("matrix", command.project, Path(command.folder), cache, command.options, command.plan)
         cells = (
-            Cell(target="ethos-u55-128", config="a8w8", max_lsb=1, exact=0.905, cycles=1234,
-                 cpu_nodes=2, verdict="right"),
+            Cell(
+                target="ethos-u55-128",
+                config="a8w8",
+                max_lsb=1,
+                exact=0.905,
+                cycles=1234,
+                cpu_nodes=2,
+                verdict="right",
+            ),
             Cell(target="ethos-u55-128", config="a8w4", problem="Broken.", warned=True),
             Cell(target="ethos-u55-128", config="a8w8-qat", exact=1.0, gain_db=1.5),
             Cell(target="ethos-u55-128", config="a16w8-qat", gain_db=0.0),
-        )  # fmt: skip
+        )
         save_study(MatrixResult(total=4, cells=cells), study_folder(cache, key))
         yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
 

@@ -41,9 +41,7 @@ def study_of(project_file, **gains):
         for name, gain in gains.items()
     )
     quantized = Noise(signal=1.0, noise=0.01)
-    study = SensitivityResult(
-        data="x", samples=4, total=4, labelled=False, quantized=quantized, units=units
-    )
+    study = SensitivityResult(data="x", samples=4, total=4, labelled=False, quantized=quantized, units=units)
     save_study(study, study_folder(cache, key))
 
 
@@ -110,17 +108,13 @@ def test_that_every_kind_has_one_row():
 def lossy(decibels, *, shared=True):
     """Return an evaluation of an output that joins a box and a score of this SQNR [dB]."""
     box, score = (
-        PartQuality(
-            name=name, sqnr_db=sqnr, cosine=None, max_abs_error=0.1, output=0, shared=shared
-        )
+        PartQuality(name=name, sqnr_db=sqnr, cosine=None, max_abs_error=0.1, output=0, shared=shared)
         for name, sqnr in (("box", 40.0), ("score", decibels))
     )
     return result_of("evaluate").model_copy(update={"parts": (box, score)})
 
 
-@pytest.mark.parametrize(
-    ("after", "kept"), [((35.0,), True), ((16.0, 30.0), True), ((3.0, 3.2), False)]
-)
+@pytest.mark.parametrize(("after", "kept"), [((35.0,), True), ((16.0, 30.0), True), ((3.0, 3.2), False)])
 def test_that_a_split_is_tried_and_offered_with_what_it_gained(
     project_file, played, capsys, monkeypatch, after, kept
 ):

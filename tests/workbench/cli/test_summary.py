@@ -43,14 +43,26 @@ def test_that_quality_has_only_the_figures_that_were_measured(told):
         "Quality SQNR 34.50 dB over 16 samples",
         "calibrated on data.npz",
     ]
-    text = {"perplexity_float": 3.84, "perplexity_quantized": 3.871, "kl_quantized": 0.01234,
-            "worst_quantized": 1.5, "tokens": 64}  # fmt: skip
+    text = {
+        "perplexity_float": 3.84,
+        "perplexity_quantized": 3.871,
+        "kl_quantized": 0.01234,
+        "worst_quantized": 1.5,
+        "tokens": 64,
+    }
     reading = {"title": "int8", "top1": None, "sqnr_db": None, "max_abs_error": 0.5, "marks": "a"}
     whole = dumped(
-        "evaluate", samples=1, sqnr_db=None, top1_float=0.9833, top1_quantized=0.975,
-        metric_float=0.5, metric_quantized=0.25, metric_name="mAP", text=text,
+        "evaluate",
+        samples=1,
+        sqnr_db=None,
+        top1_float=0.9833,
+        top1_quantized=0.975,
+        metric_float=0.5,
+        metric_quantized=0.25,
+        metric_name="mAP",
+        text=text,
         readings=[reading, {**reading, "top1": 0.5, "sqnr_db": 12.345}],
-    )  # fmt: skip
+    )
     assert told(evaluate=whole) == [
         "Quality SQNR equal over 1 sample; top-1 98.33% float, 97.50% quantized; "
         "mAP 0.5 float, 0.25 quantized",
@@ -76,8 +88,7 @@ def test_that_a_program_is_told_with_cost_and_what_stays_on_the_cpu(told):
     start = [
         "Program 1 delegate, 3 operators on the NPU, 1 on the CPU",
         "CPU: aten.linear.default float32 is not taken",
-        "Estimated 1,000 cycles, SRAM 4.0 KiB, constants 2.0 KiB "
-        "(Vela 5.1.0, ethos-u55-128, Shared_Sram)",
+        "Estimated 1,000 cycles, SRAM 4.0 KiB, constants 2.0 KiB (Vela 5.1.0, ethos-u55-128, Shared_Sram)",
     ]
     assert told(lower=document) == [
         *start,
@@ -122,13 +133,20 @@ def test_that_rewrites_are_told_with_the_cycles_that_they_save(told):
 
 def test_that_an_exported_model_is_told_with_its_products_and_commands(told):
     product = {"quantized": True, "reason": "", "origin": "head", "node": "n"}
-    left = [{"quantized": False, "reason": "too small", "origin": o, "node": f"n{i}"}
-            for i, o in enumerate(("a", "b", "", "c", "a", "d"))]  # fmt: skip
+    left = [
+        {"quantized": False, "reason": "too small", "origin": o, "node": f"n{i}"}
+        for i, o in enumerate(("a", "b", "", "c", "a", "d"))
+    ]
     exported = {
-        "opset": 21, "bytes": 12345, "nodes": 9, "rewritten": 2, "products": [product, *left],
-        "check": {"sentence": "Not installed."}, "commands": [("Compile", "onnx-mlir net.onnx")],
+        "opset": 21,
+        "bytes": 12345,
+        "nodes": 9,
+        "rewritten": 2,
+        "products": [product, *left],
+        "check": {"sentence": "Not installed."},
+        "commands": [("Compile", "onnx-mlir net.onnx")],
         "notes": ["z17 only"],
-    }  # fmt: skip
+    }
     assert told(lower=dumped("lower", exported=exported)) == [
         "Model ONNX opset 21, 12,345 bytes, 9 operations; 2 Gemm rewritten",
         "Predicted 1 of 7 matrix products become int8",
@@ -165,8 +183,7 @@ def test_that_emulated_numbers_are_told_as_such(told):
 def test_that_suggestions_stand_with_the_line_to_change(told):
     source = [{"place": "net.py:12", "now": "", "instead": "self.relu6(x)"}]
     part = {"title": "Use nn.ReLU6", "expected": "1 fewer.", "source": source}
-    assert told(suggestions=[part]) == ["Suggestion Use nn.ReLU6. 1 fewer.",
-                                        "net.py:12: self.relu6(x)"]  # fmt: skip
+    assert told(suggestions=[part]) == ["Suggestion Use nn.ReLU6. 1 fewer.", "net.py:12: self.relu6(x)"]
 
 
 def test_that_each_memory_of_the_board_is_told_with_what_fills_it(told):
@@ -194,17 +211,20 @@ def test_that_verification_tells_both_comparisons(told):
         "Functional 16 of 16 samples equal to the TOSA reference model "
         "(compiled program executed, no device)",
     ]
-    executors = {"reference_samples": 2, "executor_samples": 16, "equal_tensors": 1030,
-                 "left": [], "differs": ""}  # fmt: skip
+    executors = {
+        "reference_samples": 2,
+        "executor_samples": 16,
+        "equal_tensors": 1030,
+        "left": [],
+        "differs": "",
+    }
     assert told(verify=dumped("verify", executors=executors)) == [
-        "Computed 98.75% of 160 outputs equal in TOSA, at most 1 LSB apart, arg-max equal for "
-        "16 of 16",
+        "Computed 98.75% of 160 outputs equal in TOSA, at most 1 LSB apart, arg-max equal for 16 of 16",
         "TOSA of 16 samples by the built-in executor, of 2 samples also by the reference model "
         "(1,030 tensors equal).",
         "Functional 16 of 16 samples equal to its TOSA (compiled program executed, no device)",
     ]
-    empty = dumped("verify", elements=0, exact=0, compiled=None,
-                   first_divergence="conv2d", tensor_samples=2)  # fmt: skip
+    empty = dumped("verify", elements=0, exact=0, compiled=None, first_divergence="conv2d", tensor_samples=2)
     assert told(verify=empty) == [
         "Computed 0.00% of 0 outputs equal on the TOSA reference model, at most 1 LSB apart, "
         "arg-max equal for 16 of 16",
@@ -213,12 +233,32 @@ def test_that_verification_tells_both_comparisons(told):
 
 
 def test_that_a_compiled_program_that_differs_is_told_with_its_place(told):
-    first = {"operation": "Conv2D", "module": "stem.conv", "source_line": "", "command": "",
-             "output": 0, "delegate": 1, "computed": 5, "expected": 7}  # fmt: skip
-    finding = {"severity": "error", "command": "NPU_OP_CONV", "offset": 64, "delegate": 1,
-               "message": "reads past the end"}  # fmt: skip
-    compiled = {"refused": "", "samples": 16, "elements": 1600, "equal": 100, "max_lsb": 3,
-                "first_difference": first, "findings": [finding]}  # fmt: skip
+    first = {
+        "operation": "Conv2D",
+        "module": "stem.conv",
+        "source_line": "",
+        "command": "",
+        "output": 0,
+        "delegate": 1,
+        "computed": 5,
+        "expected": 7,
+    }
+    finding = {
+        "severity": "error",
+        "command": "NPU_OP_CONV",
+        "offset": 64,
+        "delegate": 1,
+        "message": "reads past the end",
+    }
+    compiled = {
+        "refused": "",
+        "samples": 16,
+        "elements": 1600,
+        "equal": 100,
+        "max_lsb": 3,
+        "first_difference": first,
+        "findings": [finding],
+    }
     assert told(verify=dumped("verify", compiled=compiled))[1:] == [
         "Functional 1,500 of 1,600 elements differ from the TOSA reference model, by at most 3 "
         "(compiled program executed, no device)",
@@ -228,8 +268,7 @@ def test_that_a_compiled_program_that_differs_is_told_with_its_place(told):
     unknown = {**first, "operation": "", "module": ""}
     lines = told(verify=dumped("verify", compiled={**compiled, "first_difference": unknown}))
     assert lines[2].endswith("operation unknown")
-    refused = {**compiled, "refused": "Unknown operation.", "first_difference": None,
-               "findings": []}  # fmt: skip
+    refused = {**compiled, "refused": "Unknown operation.", "first_difference": None, "findings": []}
     assert told(verify=dumped("verify", compiled=refused))[1:] == [
         "Functional not checked on the compiled program: Unknown operation."
     ]
@@ -249,8 +288,7 @@ def test_that_a_simulation_is_told_beside_the_estimate(told):
         "Measured 1,180 NPU cycles per inference, 1.18 of Vela's estimate "
         "(FVP_Corstone_SSE-300_Ethos-U55 11.27.42)",
         "100.00% of 160 outputs equal to its TOSA, at most 0 LSB apart, arg-max equal for 16 of 16",
-        "98.12% of 160 outputs equal to the quantized model, at most 1 LSB apart, "
-        "arg-max equal for 16 of 16",
+        "98.12% of 160 outputs equal to the quantized model, at most 1 LSB apart, arg-max equal for 16 of 16",
         "All 16 samples were computed in one start; the simulator was then ended.",
         "Flash or DRAM delivers 0.61 beats a cycle: reading weights bounds the run.",
     ]
@@ -260,9 +298,7 @@ def test_that_a_simulation_is_told_beside_the_estimate(told):
     none = {**dumped("run")["against_quantized"], "elements": 0, "exact": 0}
     assert told(run=dumped("run", against_quantized=none)) == [*lines[:2], *lines[3:]]
     functional = told(run=dumped("run", kind="functional"))
-    assert functional[:3] == [
-        "Simulated executed on the simulator (no timing)", *lines[1:3],
-    ]  # fmt: skip
+    assert functional[:3] == ["Simulated executed on the simulator (no timing)", *lines[1:3]]
 
 
 def test_that_the_verdict_stands_with_every_limit(told):
@@ -273,14 +309,14 @@ def test_that_the_verdict_stands_with_every_limit(told):
     ]
     lines = told(gate={"verdict": "differs", "reason": "", "limits": limits})
     assert lines[0].startswith("Verdict Compiled program differs")
-    assert [line.split(":")[0] for line in lines[1:]] == [
-        "passed", "FAILED", "not checked",
-    ]  # fmt: skip
+    assert [line.split(":")[0] for line in lines[1:]] == ["passed", "FAILED", "not checked"]
 
 
 def test_that_deliverables_are_listed_unless_they_are_withheld(told):
     files = [{"path": "/out/net.pte", "bytes": 1234, "purpose": "program"}]
     assert told(package={"withheld": False, "files": files}) == [
-        "Deliverables in /out", "file bytes purpose", "net.pte 1,234 program",
-    ]  # fmt: skip
+        "Deliverables in /out",
+        "file bytes purpose",
+        "net.pte 1,234 program",
+    ]
     assert told(package={"withheld": True, "files": files}) == []

@@ -7,18 +7,7 @@ from types import SimpleNamespace
 from tests.for_each import for_each
 from tests.workbench.cli.test_printing import lines
 from workbench import api
-from workbench.cli import (
-    blame,
-    compare,
-    compress,
-    main,
-    project,
-    rules,
-    run,
-    search,
-    sweep,
-    train,
-)
+from workbench.cli import blame, compare, compress, main, project, rules, run, search, sweep, train
 from workbench.cli import report as report_verb
 from workbench.cli import runs as runs_verb
 from workbench.cli.jobs import ProgressPrinter
@@ -41,17 +30,10 @@ PROBLEM = ErrorInfo(message="Not kept.", code="history-damaged")
 
 
 @for_each(("problem", "told"), [(PROBLEM, "warning: Not kept.\n"), (None, "")])
-def test_that_a_history_that_cannot_be_kept_is_a_warning(
-    monkeypatch, capsys, measured, problem, told
-):
+def test_that_a_history_that_cannot_be_kept_is_a_warning(monkeypatch, capsys, measured, problem, told):
     stage = SimpleNamespace(id="package", errors=())
     result = SimpleNamespace(
-        stages=(stage,),
-        history_problem=problem,
-        document={},
-        succeeded=True,
-        gate=None,
-        accuracy=None,
+        stages=(stage,), history_problem=problem, document={}, succeeded=True, gate=None, accuracy=None
     )
     monkeypatch.setattr(run.api, "run", lambda *_, **__: result)
     assert main(["run", str(measured), "--until", "package", "--json"]) == 0
@@ -90,9 +72,8 @@ def test_that_rules_of_plug_ins_that_are_not_known_yet_are_told(
     def resolve(opened, **how):
         asked.append(how["accelerate"])
         return SimpleNamespace(
-            resolution=SimpleNamespace(modules={}, nodes={}, counts={}), types={},
-            plugins_pending=pending,
-        )  # fmt: skip
+            resolution=SimpleNamespace(modules={}, nodes={}, counts={}), types={}, plugins_pending=pending
+        )
 
     monkeypatch.setattr(rules.api, "resolve_rules", resolve)
     assert main(["rules", str(project_file), "--resolve", *flags]) == 0
@@ -104,9 +85,7 @@ def test_that_rules_of_plug_ins_that_are_not_known_yet_are_told(
 
 @for_each("matched", [True, False])
 def test_that_rules_that_could_not_be_matched_are_noted(monkeypatch, capsys, project_file, matched):
-    result = SimpleNamespace(
-        valid=True, matches_checked=matched, problems=(), errors=(), warnings=()
-    )
+    result = SimpleNamespace(valid=True, matches_checked=matched, problems=(), errors=(), warnings=())
     monkeypatch.setattr(project.api, "check", lambda _: result)
     assert main(["check", str(project_file)]) == 0
     assert capsys.readouterr().err.startswith("note:") == (not matched)
@@ -155,16 +134,15 @@ def test_that_output_of_the_toolchain_is_printed_where_it_is_asked_for(capsys):
 
 def test_that_where_a_model_was_measured_after_training_is_told(monkeypatch, capsys, project_file):
     for held_out, told in ((1, "1 sample held out."), (0, "the training samples.")):
-        result = TrainingResult(data="d", device="cpu", samples=4, held_out=held_out,
-                                one_by_one=False, total=1, start_db=10.0)  # fmt: skip
+        result = TrainingResult(
+            data="d", device="cpu", samples=4, held_out=held_out, one_by_one=False, total=1, start_db=10.0
+        )
         monkeypatch.setattr(train.api, "train", lambda *_, result=result, **__: result)
         assert main(["train", str(project_file)]) == 0
         assert f"predicted on {told}" in capsys.readouterr().out
 
 
-def test_that_a_candidate_without_figures_is_listed_with_its_problem(
-    monkeypatch, capsys, project_file
-):
+def test_that_a_candidate_without_figures_is_listed_with_its_problem(monkeypatch, capsys, project_file):
     broken = Candidate(number=1, origin="search", choices={"a": "a8w8"}, problem="It broke.")
     result = SearchResult(limits=Limits(), total=1, units=(), candidates=(broken,))
     monkeypatch.setattr(search.api, "search", lambda *_, **__: result)
@@ -178,13 +156,7 @@ def test_that_points_of_a_sweep_have_their_problem_or_remark(monkeypatch, capsys
         return SweepPoint(target=TargetChoice(id="ethos-u55-128", options=options), **fields)
 
     totals = VelaTotals(
-        cycles_total=1,
-        cycles_vela=1,
-        cycles_npu=1,
-        inference_ms=1.0,
-        sram_bytes=4096,
-        flash_bytes=1,
-        macs=1,
+        cycles_total=1, cycles_vela=1, cycles_npu=1, inference_ms=1.0, sram_bytes=4096, flash_bytes=1, macs=1
     )
     points = (point(4096, totals=totals), point(2048, totals=totals), point(1, problem="No."))
     result = SweepResult(tool="Vela", total=3, points=points)
@@ -192,8 +164,10 @@ def test_that_points_of_a_sweep_have_their_problem_or_remark(monkeypatch, capsys
     assert main(["sweep", str(project_file), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["points"]
     assert [(each["problem"], bool(each["remark"])) for each in found] == [
-        (None, False), (None, True), ("No.", False)
-    ]  # fmt: skip
+        (None, False),
+        (None, True),
+        ("No.", False),
+    ]
     assert [each["remark"] is None for each in found] == [True, False, True]
     assert main(["sweep", str(project_file)]) == 0
     *_, estimated, note, skipped = lines(capsys)
@@ -204,23 +178,36 @@ def test_that_points_of_a_sweep_have_their_problem_or_remark(monkeypatch, capsys
 
 def test_that_a_comparison_is_a_table_of_figures_and_of_changes(monkeypatch, capsys):
     def figure(name, baseline, value, change=None, percent=None):
-        return SimpleNamespace(
-            name=name, baseline=baseline, value=value, change=change, percent=percent
-        )
+        return SimpleNamespace(name=name, baseline=baseline, value=value, change=change, percent=percent)
 
     change = SimpleNamespace(what="head", before="", after="a16w8")
     for passed, code in ((True, 0), (False, 4)):
         comparison = SimpleNamespace(
-            figures=(figure("cycles", 2000, 1000, -1000, -50), figure("lsb", 1, 1, 0, 0),
-                     figure("top1", None, 0.5)),
-            parts={"figures": (change,), "rules": (change, SimpleNamespace(
-                what="stem", before="a8w8", after="")), "files": ()},
-            passed=passed, broken=(), junit=str, markdown=str,
-        )  # fmt: skip
+            figures=(
+                figure("cycles", 2000, 1000, -1000, -50),
+                figure("lsb", 1, 1, 0, 0),
+                figure("top1", None, 0.5),
+            ),
+            parts={
+                "figures": (change,),
+                "rules": (change, SimpleNamespace(what="stem", before="a8w8", after="")),
+                "files": (),
+            },
+            passed=passed,
+            broken=(),
+            junit=str,
+            markdown=str,
+        )
         monkeypatch.setattr(compare.api, "compare", lambda *_, c=comparison, **__: c)
         assert main(["compare", "a.json", "b.json"]) == code
         assert lines(capsys) == [
-            "figure baseline now change", "cycles 2,000 1,000 -1,000 -50.00 %", "lsb 1 1 = +0.00 %",
-            "top1 - 0.5", "rules:", "baseline now", "head - a16w8", "stem a8w8 -",
+            "figure baseline now change",
+            "cycles 2,000 1,000 -1,000 -50.00 %",
+            "lsb 1 1 = +0.00 %",
+            "top1 - 0.5",
+            "rules:",
+            "baseline now",
+            "head - a16w8",
+            "stem a8w8 -",
             "Passed." if passed else "Failed.",
-        ]  # fmt: skip
+        ]

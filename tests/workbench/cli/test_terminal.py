@@ -26,9 +26,12 @@ def on_terminal(width, *words, **variables):
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "NO_COLOR"}}
     with subprocess.Popen(
-        [sys.executable, "-m", "workbench", *words], stdout=terminal, stderr=terminal,
-        stdin=terminal, env={**environment, "TERM": "xterm-256color", **variables},
-    ) as process:  # fmt: skip
+        [sys.executable, "-m", "workbench", *words],
+        stdout=terminal,
+        stderr=terminal,
+        stdin=terminal,
+        env={**environment, "TERM": "xterm-256color", **variables},
+    ) as process:
         os.close(terminal)
         written = b""
         while True:

@@ -136,12 +136,18 @@ def test_that_a_board_needs_no_more_than_a_word_for_everything_and_is_then_not_c
 @for_each(
     ("given", "spoilt"),
     [
-        ('"A"', '""'), ('["ethos-u55-128"]', "[]"), ("clock_hz = 1", "clock_hz = 0"),
-        ('"S"', '""'), ('["M"]', "[]"), ('"s"', '""'), ('"R"', '""'), ("bytes = 1", "bytes = 0"),
+        ('"A"', '""'),
+        ('["ethos-u55-128"]', "[]"),
+        ("clock_hz = 1", "clock_hz = 0"),
+        ('"S"', '""'),
+        ('["M"]', "[]"),
+        ('"s"', '""'),
+        ('"R"', '""'),
+        ("bytes = 1", "bytes = 0"),
         (LEAST[LEAST.index("[[memory]]") :], "memory = []"),
         (LEAST[LEAST.index("[[npu]]") : LEAST.index("[[memory]]")], "npu = []\n"),
     ],
-)  # fmt: skip
+)
 def test_that_an_empty_word_or_no_amount_is_refused(tmp_path, given, spoilt):
     assert given in LEAST
     with pytest.raises(WorkbenchError) as caught:
@@ -260,15 +266,11 @@ def test_that_the_placements_of_a_project_begin_with_its_own(tmp_path):
     assert boards.placed_as(project, tmp_path, "slow flash") == other
     assert [name for name, _ in boards.candidates(other, tmp_path)] == ["slow flash"]
     options = {**project.target.options, "memory_mode": "Sram_Only"}
-    undescribed = project.model_copy(
-        update={"target": TargetChoice(id="ethos-u55-128", options=options)}
-    )
+    undescribed = project.model_copy(update={"target": TargetChoice(id="ethos-u55-128", options=options)})
     assert boards.candidates(undescribed, tmp_path) == []
 
 
-def test_that_placements_of_the_shipped_boards_name_memories_and_configurations_that_are_there(
-    tmp_path,
-):
+def test_that_placements_of_the_shipped_boards_name_memories_and_configurations_that_are_there(tmp_path):
     for name in SHIPPED_IDS:
         board = load(name, tmp_path)
         memories = {memory.name for memory in board.memory}
@@ -297,9 +299,7 @@ def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path
     found = of_program(project, tmp_path, PROGRAM)
     assert not found.fits
     assert f"the program needs {len(PROGRAM) / 1024:,.1f} contiguous KiB" in sentence(found)
-    assert "and no SRAM or DRAM has more than" in sentence(found) or "no SRAM has" in sentence(
-        found
-    )
+    assert "and no SRAM or DRAM has more than" in sentence(found) or "no SRAM has" in sentence(found)
 
 
 def test_that_without_delegates_no_scratch_is_asked_for(tmp_path):

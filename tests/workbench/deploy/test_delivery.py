@@ -28,10 +28,7 @@ ACCURATE = AccuracyResult(
 )
 RIGHT = Answers(GateResult(verdict="right"), ACCURATE)
 DIFFERS = Answers(
-    GateResult(
-        verdict="differs", limits=(Limit(name="lsb", limit="<= 3", value=84.0, held=False),)
-    ),
-    ACCURATE,
+    GateResult(verdict="differs", limits=(Limit(name="lsb", limit="<= 3", value=84.0, held=False),)), ACCURATE
 )
 INACCURATE = Answers(
     GateResult(verdict="right"),
@@ -51,19 +48,15 @@ def packaged(tmp_path):
     folder = tmp_path / "package"
     folder.mkdir()
     files = [
-        Deliverable(name=name, bytes=len(data), sha256=sha(data), purpose="")
-        for name, data in PAGES.items()
+        Deliverable(name=name, bytes=len(data), sha256=sha(data), purpose="") for name, data in PAGES.items()
     ]
     manifest = json.dumps({"board": None, "files": [f.model_dump() for f in files]}).encode()
-    listed = Deliverable(
-        name="manifest.json", bytes=len(manifest), sha256=sha(manifest), purpose=""
-    )
+    listed = Deliverable(name="manifest.json", bytes=len(manifest), sha256=sha(manifest), purpose="")
     for name, data in {**PAGES, "manifest.json": manifest, "result.log": b""}.items():
         (folder / name).write_bytes(data)
     result = PackageResult(
-        files=(*files, listed), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0,
-        planned_bytes=(),
-    )  # fmt: skip
+        files=(*files, listed), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0, planned_bytes=()
+    )
     save_result(result, folder)
     return folder
 
@@ -151,9 +144,7 @@ def test_that_a_delivery_replaces_the_one_before_and_leaves_no_other_file(packag
     assert files_of(out) == {**files_of(fresh), "mine.txt": b"kept"}
 
 
-def test_that_a_delivery_that_fails_on_the_way_leaves_the_one_before(
-    packaged, tmp_path, monkeypatch
-):
+def test_that_a_delivery_that_fails_on_the_way_leaves_the_one_before(packaged, tmp_path, monkeypatch):
     out = tmp_path / "out"
     deliver(packaged, out, DIFFERS)
     before, rename = files_of(out), Path.rename
@@ -195,9 +186,7 @@ def test_that_a_delivery_that_fails_restores_even_where_a_new_file_was_removed(
     assert files_of(out) == before
 
 
-def test_that_the_manifest_appears_when_all_other_files_are_on_the_disk(
-    packaged, tmp_path, monkeypatch
-):
+def test_that_the_manifest_appears_when_all_other_files_are_on_the_disk(packaged, tmp_path, monkeypatch):
     out, synced = tmp_path / "out", []
 
     def sync(folder):
@@ -248,8 +237,6 @@ def test_that_a_file_that_leaves_the_folder_is_not_delivered(packaged, tmp_path)
 
 def test_that_the_manifest_holds_the_outcome_where_there_is_one(packaged, tmp_path):
     deliver(packaged, tmp_path / "out", RIGHT, {"figures": [1]})
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["outcome"] == {
-        "figures": [1]
-    }
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["outcome"] == {"figures": [1]}
     deliver(packaged, tmp_path / "out", RIGHT, {})
     assert "outcome" not in json.loads((tmp_path / "out" / "manifest.json").read_text())

@@ -54,12 +54,16 @@ def held(found):
 
 
 def test_that_what_is_wanted_goes_to_the_fullest_memory_with_room(board):
-    found = fit(board, [demand("arena", 60000, "sram"), demand("cache", 4096, "sram"),
-                        demand("weights", 100, "flash", "dram")])  # fmt: skip
+    found = fit(
+        board,
+        [
+            demand("arena", 60000, "sram"),
+            demand("cache", 4096, "sram"),
+            demand("weights", 100, "flash", "dram"),
+        ],
+    )
     assert held(found) == {"arena": "RAM", "cache": "TCM", "weights": "flash"}
-    assert [(f.used, f.free) for f in found.fillings] == [
-        (60000, 5536), (100, 65436), (4096, 0), (0, None)
-    ]  # fmt: skip
+    assert [(f.used, f.free) for f in found.fillings] == [(60000, 5536), (100, 65436), (4096, 0), (0, None)]
     assert found.fits
     assert found.doubts == ()
     assert sentence(found) == "Fits Small."
@@ -77,8 +81,7 @@ def test_that_what_finds_no_room_is_named_with_the_room_there_is(board):
     assert [d.what for d in found.homeless] == ["arena"]
     assert not found.fits
     assert sentence(found) == (
-        "Does not fit Small: the arena needs 8.0 contiguous KiB, and no SRAM has more than "
-        "5.4 KiB free."
+        "Does not fit Small: the arena needs 8.0 contiguous KiB, and no SRAM has more than 5.4 KiB free."
     )
     both = fit(board, [demand("x", 1 << 20, "sram", "flash")])
     assert "no SRAM or flash has more than 64.0 KiB free" in sentence(both)
@@ -113,9 +116,9 @@ def test_that_a_program_for_an_npu_that_the_board_lacks_does_not_fit(tmp_path):
 def test_that_departures_from_a_board_are_told_one_by_one(board, tmp_path):
     assert boards.known_differences(board, choice(), tmp_path) == []
     assert len(boards.known_differences(board, choice("ethos-u55-256"), tmp_path)) == 1
-    other = TargetChoice(id="ethos-u55-128", options={
-        "system_config": "Ethos_U55_Deep_Embedded", "memory_mode": "Sram_Only",
-    })  # fmt: skip
+    other = TargetChoice(
+        id="ethos-u55-128", options={"system_config": "Ethos_U55_Deep_Embedded", "memory_mode": "Sram_Only"}
+    )
     assert len(boards.known_differences(board, other, tmp_path)) == 2
     text = SMALL.replace('source = "made up"', 'clock_hz = 400_000_000\nsource = "made up"', 1)
     write(tmp_path, "slow.toml", text.format(ram=1, flash=1))
@@ -143,9 +146,12 @@ def test_that_a_result_is_fitted_with_the_weights_beside_it(tmp_path):
 
 def blocks(facts, name, lowered=None, **more):
     pages = sections(
-        facts, lowered or result_of("lower"), more.pop("files", ()), {"b": "2", "a": "1"},
+        facts,
+        lowered or result_of("lower"),
+        more.pop("files", ()),
+        {"b": "2", "a": "1"},
         more.pop("tolerances", [{"atol": 0.25}, {"atol": 0.5}]),
-    )  # fmt: skip
+    )
     (section,) = [page for page in pages if page.title == name]
     return section.blocks
 
@@ -212,14 +218,22 @@ def test_that_the_note_says_how_a_picture_becomes_the_input():
 @for_each(
     ("mode", "kinds"),
     [
-        ("Sram_Only", {"program": ("sram",), "scratch pool": ("sram",),
-                       "method pool": ("sram", "dram")}),
-        ("Shared_Sram", {"program": ("flash", "dram"), "scratch pool": ("sram",),
-                         "method pool": ("sram", "dram")}),
-        ("Dedicated_Sram_384KB", {"program": ("flash", "dram"), "scratch pool": ("dram",),
-                                  "method pool": ("dram", "sram"), "NPU cache": ("sram",)}),
+        ("Sram_Only", {"program": ("sram",), "scratch pool": ("sram",), "method pool": ("sram", "dram")}),
+        (
+            "Shared_Sram",
+            {"program": ("flash", "dram"), "scratch pool": ("sram",), "method pool": ("sram", "dram")},
+        ),
+        (
+            "Dedicated_Sram_384KB",
+            {
+                "program": ("flash", "dram"),
+                "scratch pool": ("dram",),
+                "method pool": ("dram", "sram"),
+                "NPU cache": ("sram",),
+            },
+        ),
     ],
-)  # fmt: skip
+)
 def test_that_each_memory_mode_allows_its_kinds_in_order(tmp_path, mode, kinds):
     options = {"system_config": "Ethos_U65_High_End", "memory_mode": mode}
     target = TargetChoice(id="ethos-u65-256", options=options)
@@ -260,26 +274,37 @@ def test_that_needs_without_a_board_name_every_pool():
 @for_each(
     ("use", "told"),
     [
-        (MemoryUse(True, True, 0), "NPU_QCONFIG=1"), (MemoryUse(False, False, 9), "NPU_QCONFIG=3"),
-        (MemoryUse(True, False, 9), "NPU_QCONFIG=3"), (MemoryUse(False, True, 0), "default"),
+        (MemoryUse(True, True, 0), "NPU_QCONFIG=1"),
+        (MemoryUse(False, False, 9), "NPU_QCONFIG=3"),
+        (MemoryUse(True, False, 9), "NPU_QCONFIG=3"),
+        (MemoryUse(False, True, 0), "default"),
     ],
-)  # fmt: skip
+)
 def test_that_regions_follow_from_where_constants_and_tensors_lie(use, told):
     assert told in region_settings(use)
 
 
 def test_that_one_component_holds_all_kinds_of_quantizing():
     kernels = (
-        "quantized_decomposed::quantize_per_tensor.out", "aten::_softmax.out", "aten::add.out",
-        "quantized_decomposed::dequantize_per_channel.out", "aten::quantize_per_tensor.out",
-        "quantized_decomposed::embedding_byte.out", "cortex_m::quantized_add.out",
-    )  # fmt: skip
+        "quantized_decomposed::quantize_per_tensor.out",
+        "aten::_softmax.out",
+        "aten::add.out",
+        "quantized_decomposed::dequantize_per_channel.out",
+        "aten::quantize_per_tensor.out",
+        "quantized_decomposed::embedding_byte.out",
+        "cortex_m::quantized_add.out",
+    )
     facts = dataclasses.replace(facts_of(), kernels=kernels)
     named = [c.rpartition(":")[2] for c in components(facts) if "Operators:" in c]
     assert named == [
-        "Quantized quantize", "Portable softmax", "Portable add", "Quantized dequantize",
-        "Portable quantize_per_tensor", "Quantized embedding_byte", "Cortex-M quantized_add",
-    ]  # fmt: skip
+        "Quantized quantize",
+        "Portable softmax",
+        "Portable add",
+        "Quantized dequantize",
+        "Portable quantize_per_tensor",
+        "Quantized embedding_byte",
+        "Cortex-M quantized_add",
+    ]
     assert "ARM::CMSIS:NN Lib" in components(facts)
     assert "ARM::CMSIS:NN Lib" not in components(dataclasses.replace(facts, kernels=kernels[:3]))
 
@@ -300,8 +325,10 @@ HEAD = SMALL[: SMALL.index("[[memory]]")]
 @for_each(
     ("kinds", "mode", "lacking"),
     [
-        ("sram", "Sram_Only", []), ("flash", "Sram_Only", ["tensors in SRAM"]),
-        ("sram flash", "Shared_Sram", []), ("sram dram", "Shared_Sram", []),
+        ("sram", "Sram_Only", []),
+        ("flash", "Sram_Only", ["tensors in SRAM"]),
+        ("sram flash", "Shared_Sram", []),
+        ("sram dram", "Shared_Sram", []),
         ("sram", "Shared_Sram", ["weights in flash or DRAM"]),
         ("dram", "Shared_Sram", ["tensors in SRAM"]),
         ("sram dram", "Dedicated_Sram_384KB", []),
@@ -309,7 +336,7 @@ HEAD = SMALL[: SMALL.index("[[memory]]")]
         ("dram", "Dedicated_Sram_384KB", ["a cache in SRAM"]),
         ("sram", "Dedicated_Sram_384KB", ["tensors in DRAM", "weights in flash or DRAM"]),
     ],
-)  # fmt: skip
+)
 def test_that_memory_that_a_mode_needs_and_a_board_lacks_is_named(tmp_path, kinds, mode, lacking):
     write(tmp_path, text=HEAD + "".join(MEMORIES[kind] for kind in kinds.split()))
     options = {"system_config": "Ethos_U65_High_End", "memory_mode": mode}

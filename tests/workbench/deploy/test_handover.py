@@ -24,16 +24,7 @@ from workbench.deploy.firmware_files import (
     linker,
     region_settings,
 )
-from workbench.deploy.firmware_note import (
-    Code,
-    Section,
-    Table,
-    html,
-    markdown,
-    sections,
-    steps,
-    title,
-)
+from workbench.deploy.firmware_note import Code, Section, Table, html, markdown, sections, steps, title
 from workbench.deploy.program_parts import program_parts
 from workbench.project import edits
 from workbench.project.board_files import SHIPPED
@@ -60,11 +51,19 @@ def facts_of(name="u55.pte", folder=Path(), weights=None, board="", target=None)
 
 def note(facts, rewrites=()):
     lowered = LowerResult(
-        target=facts.choice.id, system_config="x", memory_mode="y", delegates=facts.delegates,
-        delegated_nodes=1, pte_bytes=1, accelerated=True,
-        cpu_nodes=(), kernels=facts.kernels, vela=(),
-        vela_version="5.1.0", rewrites=rewrites,
-    )  # fmt: skip
+        target=facts.choice.id,
+        system_config="x",
+        memory_mode="y",
+        delegates=facts.delegates,
+        delegated_nodes=1,
+        pte_bytes=1,
+        accelerated=True,
+        cpu_nodes=(),
+        kernels=facts.kernels,
+        vela=(),
+        vela_version="5.1.0",
+        rewrites=rewrites,
+    )
     return sections(facts, lowered, (), {"executorch": "1.5.1"}, [{"atol": 0.5, "rtol": 0.0}])
 
 
@@ -251,9 +250,7 @@ def test_that_both_forms_of_the_note_say_the_same_and_escape():
 
 
 def test_that_a_projects_name_becomes_a_c_identifier():
-    assert [file_stem(n) for n in ("a b-c", "3d", "\u00e9t\u00e9", "")] == [
-        "a_b_c", "model_3d", "t", "model",
-    ]  # fmt: skip
+    assert [file_stem(n) for n in ("a b-c", "3d", "\u00e9t\u00e9", "")] == ["a_b_c", "model_3d", "t", "model"]
 
 
 def test_that_without_a_delegate_the_note_says_that_nothing_runs_on_the_npu():
@@ -300,14 +297,19 @@ def titles(facts):
 def test_that_what_the_firmware_must_do_is_a_list_in_order():
     facts = facts_of(weights=b"w" * 5)
     assert titles(facts) == [
-        "Link the runtime", "Configure the NPU driver", "Place the program", "Place the weights",
-        "Reserve the memory", "Fill the inputs", "Keep the caches coherent", "Read the outputs",
+        "Link the runtime",
+        "Configure the NPU driver",
+        "Place the program",
+        "Place the weights",
+        "Reserve the memory",
+        "Fill the inputs",
+        "Keep the caches coherent",
+        "Read the outputs",
         "Check it once",
-    ]  # fmt: skip
+    ]
     details = {step.title: step.detail for step in steps(facts, [])}
     assert (
-        f"{len(facts.program):,} bytes, in memory that the NPU can access"
-        in (details["Place the program"])
+        f"{len(facts.program):,} bytes, in memory that the NPU can access" in (details["Place the program"])
     )
     assert f"{facts.needs.scratch_pool_bytes:,} bytes of scratch" in details["Reserve the memory"]
     assert all(name in details["Link the runtime"] for name in facts.kernels)
@@ -319,9 +321,13 @@ def test_that_what_the_firmware_must_do_is_a_list_in_order():
 
 def test_that_a_program_without_the_npu_asks_for_nothing_of_it():
     assert titles(facts_of("no_delegate.pte")) == [
-        "Link the runtime", "Place the program", "Reserve the memory", "Fill the inputs",
-        "Read the outputs", "Check it once",
-    ]  # fmt: skip
+        "Link the runtime",
+        "Place the program",
+        "Reserve the memory",
+        "Fill the inputs",
+        "Read the outputs",
+        "Check it once",
+    ]
 
 
 def test_that_state_is_carried_on():
@@ -335,10 +341,18 @@ def test_that_state_is_carried_on():
 def test_that_the_parts_of_a_program_add_up_to_its_file(name):
     program = (PROGRAMS / name).read_bytes()
     operation = result_of("lower").vela[0].operations[0]
-    report = result_of("lower").vela[0].model_copy(update={"operations": (
-        operation.model_copy(update={"module": "a", "weight_bytes": 10**9}),
-        operation.model_copy(update={"module": "b", "weight_bytes": 10**9}),
-    )})  # fmt: skip
+    report = (
+        result_of("lower")
+        .vela[0]
+        .model_copy(
+            update={
+                "operations": (
+                    operation.model_copy(update={"module": "a", "weight_bytes": 10**9}),
+                    operation.model_copy(update={"module": "b", "weight_bytes": 10**9}),
+                )
+            }
+        )
+    )
     for reports in ((), (report, report)):
         parts = program_parts(program, reports)
         assert sum(part.bytes for part in parts) == len(program)

@@ -3,12 +3,7 @@
 import re
 
 from tests.for_each import for_each
-from workbench.deploy.input_header import (
-    PictureInput,
-    input_header,
-    is_channels_last,
-    sentences,
-)
+from workbench.deploy.input_header import PictureInput, input_header, is_channels_last, sentences
 from workbench.project.model import Preprocess
 
 PLAIN = tuple(range(256))
@@ -22,13 +17,9 @@ def picture(*rows, is_last=False, dtype="uint8", **settings):
 
 def filled(header, pixels, channels):
     """Return what the function of a header writes for pixels, as its C text says."""
-    height, width = (
-        int(re.search(rf"_INPUT_{side} (\d+)", header)[1]) for side in ("HEIGHT", "WIDTH")
-    )
+    height, width = (int(re.search(rf"_INPUT_{side} (\d+)", header)[1]) for side in ("HEIGHT", "WIDTH"))
     body = header[header.index("= {") : header.index("};")]
-    rows = [
-        [int(v) for v in re.findall(r"-?\d+", row)] for row in re.findall(r"\{([^{}]+)\}", body)
-    ]
+    rows = [[int(v) for v in re.findall(r"-?\d+", row)] for row in re.findall(r"\{([^{}]+)\}", body)]
     source = [int(v) for v in re.search(r"source\[\d+\] = \{([^}]*)\}", header)[1].split(",")]
     place = re.search(r"input\[(.*?)\] =", header)[1].replace("u", "")
     values = {}
@@ -40,9 +31,14 @@ def filled(header, pixels, channels):
 
 @for_each(
     ("rows", "offset"),
-    [((PLAIN,), 0), ((CENTRED,), 128), ((HALVED,), None), ((PLAIN, CENTRED), None),
-     ((CENTRED, CENTRED, CENTRED), 128)],
-)  # fmt: skip
+    [
+        ((PLAIN,), 0),
+        ((CENTRED,), 128),
+        ((HALVED,), None),
+        ((PLAIN, CENTRED), None),
+        ((CENTRED, CENTRED, CENTRED), 128),
+    ],
+)
 def test_that_the_offset_is_one_number_for_all_channels_or_none(rows, offset):
     assert picture(*rows).offset == offset
 
@@ -60,9 +56,7 @@ def test_that_every_pixel_gets_the_code_of_its_channel(is_last, layout):
     header = input_header(picture(*rows, is_last=is_last, layout=layout), "net")
     pixels = [(7 * k) % 256 for k in range(4 * 6 * 3)]
     order = (2, 1, 0) if layout == "bgr" else (0, 1, 2)
-    codes = [
-        [rows[c][pixels[3 * i + order[c]]] for c in range(3)] for i in range(4 * 6)
-    ]  # fmt: skip
+    codes = [[rows[c][pixels[3 * i + order[c]]] for c in range(3)] for i in range(4 * 6)]
     expected = (
         [code for pixel in codes for code in pixel]
         if is_last
@@ -76,13 +70,13 @@ def test_that_the_header_names_sizes_types_and_guard():
     assert header.startswith("#ifndef MY_NET_INPUT_H\n#define MY_NET_INPUT_H\n")
     assert header.endswith("#endif\n")
     for line in (
-        "#define MY_NET_INPUT_HEIGHT 2", "#define MY_NET_INPUT_WIDTH 3",
-        "#define MY_NET_INPUT_CHANNELS 1", "static const int8_t my_net_codes[1][256] = {",
-    ):  # fmt: skip
+        "#define MY_NET_INPUT_HEIGHT 2",
+        "#define MY_NET_INPUT_WIDTH 3",
+        "#define MY_NET_INPUT_CHANNELS 1",
+        "static const int8_t my_net_codes[1][256] = {",
+    ):
         assert line in header.splitlines()
-    table = [
-        line for line in header.splitlines() if line.startswith("    -") or line[4:5].isdigit()
-    ]
+    table = [line for line in header.splitlines() if line.startswith("    -") or line[4:5].isdigit()]
     assert len(table) == 16
     assert all(line.count(",") == 16 for line in table)
 
@@ -93,12 +87,15 @@ def test_that_the_header_names_sizes_types_and_guard():
         (picture(PLAIN), "the pixel itself"),
         (picture(CENTRED), "minus 128 (its bits XOR 0x80)"),
         (picture(HALVED), "in the table of its channel"),
-        (picture(dtype="float32", mean=(0.5,), std=(0.25,), scale=128.0),
-         "(pixel / 128 - mean) / std with mean 0.5 and std 0.25"),
-        (PictureInput(Preprocess(size=(4, 6), dtype="int8"), "int8", (), False),
-         "The input is the pixel minus 128."),
-        (PictureInput(Preprocess(size=(4, 6), dtype="uint8"), "uint8", (), False),
-         "The input is the pixel."),
+        (
+            picture(dtype="float32", mean=(0.5,), std=(0.25,), scale=128.0),
+            "(pixel / 128 - mean) / std with mean 0.5 and std 0.25",
+        ),
+        (
+            PictureInput(Preprocess(size=(4, 6), dtype="int8"), "int8", (), False),
+            "The input is the pixel minus 128.",
+        ),
+        (PictureInput(Preprocess(size=(4, 6), dtype="uint8"), "uint8", (), False), "The input is the pixel."),
         (picture(PLAIN, crop=(2, 2)), "cut out the centre 2 x 2"),
         (picture(PLAIN), "Resize the picture to 4 x 6"),
         (picture(PLAIN, layout="bgr"), "Channels: BGR."),
@@ -108,7 +105,7 @@ def test_that_the_header_names_sizes_types_and_guard():
         (picture(), "Channels: gray for one channel, else RGB."),
         (picture(PLAIN, filter="box"), ", box."),
     ],
-)  # fmt: skip
+)
 def test_that_the_firmware_is_told_what_to_do_with_a_picture(made, part):
     assert part in " ".join(sentences(made))
 

@@ -12,33 +12,53 @@ FLOAT = GraphSnapshot(
     "float",
     (
         Node("x", "", "input", outputs=(IMAGE,)),
-        Node("conv2d", "aten.conv2d.default", "call", "net.conv", group=("net", "conv"),
-             outputs=(IMAGE,), source="net.py:3 in forward: self.conv(x)"),
-        Node("relu", "aten.relu.default", "call", "net.relu", group=("net", "relu"),
-             outputs=(IMAGE,)),
+        Node(
+            "conv2d",
+            "aten.conv2d.default",
+            "call",
+            "net.conv",
+            group=("net", "conv"),
+            outputs=(IMAGE,),
+            source="net.py:3 in forward: self.conv(x)",
+        ),
+        Node("relu", "aten.relu.default", "call", "net.relu", group=("net", "relu"), outputs=(IMAGE,)),
     ),
     (Edge("x", "conv2d"), Edge("conv2d", "relu")),
-)  # fmt: skip
+)
 EDGE = GraphSnapshot(
     "edge",
     (
         Node("x", "", "input", outputs=(IMAGE,)),
         Node("lowered_0", "", "delegate"),
-        Node("lowered_0/conv2d", "aten.convolution.default", "call", "net.conv",
-             outputs=(IMAGE,), attrs={"origin": "conv2d"}),
-        Node("relu", "aten.relu.default", "call", "net.relu", outputs=(IMAGE,),
-             attrs={"origin": "relu"}),
+        Node(
+            "lowered_0/conv2d",
+            "aten.convolution.default",
+            "call",
+            "net.conv",
+            outputs=(IMAGE,),
+            attrs={"origin": "conv2d"},
+        ),
+        Node("relu", "aten.relu.default", "call", "net.relu", outputs=(IMAGE,), attrs={"origin": "relu"}),
     ),
     (),
-)  # fmt: skip
+)
 
 
 def operation(name, module, cycles):
     return VelaOperation(
-        name=name, operator="Conv2D", module=module, tosa="CONV2D", cycles=cycles,
-        cycles_vela=cycles, npu_cycles=cycles, macs=9, sram_cycles=0, external_cycles=0,
-        staging_bytes=0, root=name,
-    )  # fmt: skip
+        name=name,
+        operator="Conv2D",
+        module=module,
+        tosa="CONV2D",
+        cycles=cycles,
+        cycles_vela=cycles,
+        npu_cycles=cycles,
+        macs=9,
+        sram_cycles=0,
+        external_cycles=0,
+        staging_bytes=0,
+        root=name,
+    )
 
 
 def test_that_the_graph_has_nodes_in_the_groups_of_modules():
@@ -56,9 +76,7 @@ def test_that_the_graph_has_nodes_in_the_groups_of_modules():
 
 def test_that_each_operation_has_its_device():
     results = json.loads(overlays.device_overlay(EDGE, FLOAT))[overlays.GRAPH]["results"]
-    assert {node: entry["value"] for node, entry in results.items()} == {
-        "conv2d": "NPU", "relu": "CPU",
-    }  # fmt: skip
+    assert {node: entry["value"] for node, entry in results.items()} == {"conv2d": "NPU", "relu": "CPU"}
 
 
 def checked(document):
@@ -106,10 +124,16 @@ def test_that_the_trace_nests_modules_operations_and_commands_and_has_the_cpu():
     # At 500 MHz 100 cycles are 0.2 microseconds. The CPU works between the parts of net.
     told = sorted((e["ts"], -e["dur"], e["name"]) for e in slices[1])
     assert [(round(t, 6), round(-d, 6), n) for t, d, n in told] == [
-        (0.0, 0.4, "a"), (0.0, 0.4, "net"), (0.0, 0.4, "net.conv"),
-        (0.0, 0.2, "command 0x10"), (0.2, 0.2, "command 0x40"),
-        (0.5, 0.2, "b"), (0.5, 0.2, "command 0x60"), (0.5, 0.2, "net"), (0.5, 0.2, "net.relu"),
-    ]  # fmt: skip
+        (0.0, 0.4, "a"),
+        (0.0, 0.4, "net"),
+        (0.0, 0.4, "net.conv"),
+        (0.0, 0.2, "command 0x10"),
+        (0.2, 0.2, "command 0x40"),
+        (0.5, 0.2, "b"),
+        (0.5, 0.2, "command 0x60"),
+        (0.5, 0.2, "net"),
+        (0.5, 0.2, "net.relu"),
+    ]
     (stop,) = slices[2]
     assert (stop["name"], stop["ts"], stop["dur"]) == ("aten.topk.default", 0.4, 0.1)
     # The order of the events of one stretch is from the outside in, as viewers nest them.

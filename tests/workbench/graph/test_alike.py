@@ -8,9 +8,7 @@ from workbench.graph.compare import alike_anywhere
 from workbench.graph.hierarchy import ROOT, Hierarchy
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 
-BLOCKS = {
-    "encoder/0": 8, "encoder/1": 8, "decoder/0": 8, "decoder/up": 16, "head": 8,
-}  # fmt: skip
+BLOCKS = {"encoder/0": 8, "encoder/1": 8, "decoder/0": 8, "decoder/up": 16, "head": 8}
 
 
 def network() -> GraphSnapshot:
@@ -20,10 +18,17 @@ def network() -> GraphSnapshot:
         tensor = (TensorInfo((1, width), "float32"),)
         ops = ("linear", "relu", "softmax") if path == "head" else ("linear", "relu")
         nodes += [
-            Node(f"{path}/{op}", f"aten.{op}.default", "call", path.replace("/", "."), 0,
-                 tuple(path.split("/")), tensor)
+            Node(
+                f"{path}/{op}",
+                f"aten.{op}.default",
+                "call",
+                path.replace("/", "."),
+                0,
+                tuple(path.split("/")),
+                tensor,
+            )
             for op in ops
-        ]  # fmt: skip
+        ]
     edges = tuple(Edge(a.id, b.id) for a, b in pairwise(nodes))
     return GraphSnapshot("float", tuple(nodes), edges)
 

@@ -7,14 +7,7 @@ import pytest
 
 from tests.for_each import for_each
 from tests.workbench.graph.test_ordering import SEEDS, random_edges
-from workbench.graph.ordering import (
-    Rows,
-    build_rows,
-    count_crossings,
-    order_rows,
-    place_columns,
-    section_of,
-)
+from workbench.graph.ordering import Rows, build_rows, count_crossings, order_rows, place_columns, section_of
 
 
 def drawings(seeds, count=16, wanted=22):
@@ -38,8 +31,9 @@ def inner_crossings(rows):
     """Return whether two segments between bends of long edges cross."""
     place = {v: i for layer in rows.layers for i, v in enumerate(layer)}
     for layer in rows.layers:
-        inner = [(place[a], place[b]) for a in layer for b in rows.down[a]
-                 if a >= rows.count and b >= rows.count]  # fmt: skip
+        inner = [
+            (place[a], place[b]) for a in layer for b in rows.down[a] if a >= rows.count and b >= rows.count
+        ]
         if any((a - c) * (b - d) < 0 for (a, b), (c, d) in combinations(inner, 2)):
             return True
     return False
@@ -97,15 +91,23 @@ def test_that_a_long_edge_stays_straight_where_others_cross_it():
 PLACES = [
     # 0 to 4 aligned with the row above, left and right: 10 50 50 110 70 and 10 50 30 110 50;
     # with the row below: 30 70 10 130 30 and 10 50 50 110 110.
-    ([[0, 1, 3], [2, 4]], [(0, 4), (1, 2), (1, 4), (3, 4)], [10.0, 30.0, 10.0, 30.0, 10.0],
-     [10.0, 50.0, 40.0, 110.0, 60.0]),
+    (
+        [[0, 1, 3], [2, 4]],
+        [(0, 4), (1, 2), (1, 4), (3, 4)],
+        [10.0, 30.0, 10.0, 30.0, 10.0],
+        [10.0, 50.0, 40.0, 110.0, 60.0],
+    ),
     # 30 30 70 70 90, 70 10 50 70 70, 70 30 70 70 90, 50 10 50 70 70: 60 20 60 70 80, and 10 more so
     # that 1 begins at 0. This is 110 wide; the narrowest one, the first, is 100 wide.
-    ([[0], [1, 2, 4], [3]], [(0, 1), (0, 2), (0, 3), (2, 3)], [10.0, 30.0, 10.0, 30.0, 10.0],
-     [70.0, 30.0, 70.0, 80.0, 90.0]),
+    (
+        [[0], [1, 2, 4], [3]],
+        [(0, 1), (0, 2), (0, 3), (2, 3)],
+        [10.0, 30.0, 10.0, 30.0, 10.0],
+        [70.0, 30.0, 70.0, 80.0, 90.0],
+    ),
     # The first one is 40 wide, the middle of all four would be 50 wide: it is not taken.
     ([[0, 2], [1, 4], [3]], [(0, 1), (0, 3), (1, 3)], [10.0] * 5, [10.0, 10.0, 30.0, 10.0, 30.0]),
-]  # fmt: skip
+]
 
 
 @for_each(("layers", "edges", "half", "expected"), PLACES)
@@ -162,8 +164,7 @@ def test_that_a_drawing_upside_down_has_the_same_columns():
 @for_each("count", [1, 2, 3, 4, 5, 6])
 def test_that_a_reader_of_several_stands_under_their_middle(count):
     for turn in (False, True):
-        edges = [(n, count) for n in range(count)] if not turn else [
-            (0, n + 1) for n in range(count)]  # fmt: skip
+        edges = [(n, count) for n in range(count)] if not turn else [(0, n + 1) for n in range(count)]
         rows = build_rows(count + 1, edges)
         half = [10.0 + 7 * (v % 3) for v in range(count + 1)]
         xs = place_columns(rows, half)

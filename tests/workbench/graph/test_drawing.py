@@ -11,13 +11,7 @@ from tests.workbench.graph.test_layout import nested
 from workbench.graph.hierarchy import ROOT, Hierarchy, isolate
 from workbench.graph.labels import text_width
 from workbench.graph.layout import Layout, Route
-from workbench.graph.ordering import (
-    assign_ranks,
-    build_rows,
-    count_crossings,
-    order_rows,
-    place_columns,
-)
+from workbench.graph.ordering import assign_ranks, build_rows, count_crossings, order_rows, place_columns
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, QParams, TensorInfo
 
 
@@ -26,9 +20,10 @@ def test_that_a_chain_stands_in_one_column_with_equal_gaps():
     drawn = drawn_group(["a", "b", "c"], [("a", "b"), ("b", "c")], sizes)
     # A header of 30, 8 above the first row, 34 between rows, 16 at the other sides.
     assert drawn.boxes == {
-        "a": (16.0, 38.0, 100.0, 20.0), "b": (36.0, 92.0, 60.0, 40.0),
+        "a": (16.0, 38.0, 100.0, 20.0),
+        "b": (36.0, 92.0, 60.0, 40.0),
         "c": (26.0, 166.0, 80.0, 10.0),
-    }  # fmt: skip
+    }
     assert (drawn.width, drawn.height) == (132.0, 192.0)
     assert drawn.routes == [
         Route("a", "b", ((66.0, 58.0), (66.0, 92.0))),
@@ -45,13 +40,15 @@ SIZES = {"a": (100.0, 20.0), "b": (50.0, 40.0), "c": (70.0, 10.0), "d": (40.0, 2
 def test_that_children_of_one_row_stand_side_by_side_in_its_middle():
     drawn = drawn_group(["a", "b", "c"], [("a", "b"), ("a", "c")], SIZES)
     assert drawn.boxes == {
-        "a": (33.0, 38.0, 100.0, 20.0), "b": (16.0, 92.0, 50.0, 40.0),
+        "a": (33.0, 38.0, 100.0, 20.0),
+        "b": (16.0, 92.0, 50.0, 40.0),
         "c": (90.0, 107.0, 70.0, 10.0),
-    }  # fmt: skip
+    }
     assert (drawn.width, drawn.height) == (176.0, 148.0)
     assert [(r.source, r.target, r.is_stub, r.is_reversed) for r in drawn.routes] == [
-        ("a", "b", False, False), ("a", "c", False, False),
-    ]  # fmt: skip
+        ("a", "b", False, False),
+        ("a", "c", False, False),
+    ]
     assert drawn.routes[0].points == ((83.0, 58.0), (41.0, 92.0))
     assert drawn.routes[1].points == ((83.0, 58.0), (125.0, 92.0), (125.0, 107.0))
 
@@ -80,10 +77,9 @@ def test_that_a_long_link_goes_round_what_lies_between():
 def kinds(**given):
     return GraphSnapshot(
         "float",
-        tuple(Node(name, "aten.relu.default", kind, name, 0, (), ()) for name, kind in
-              given.items()),
+        tuple(Node(name, "aten.relu.default", kind, name, 0, (), ()) for name, kind in given.items()),
         (),
-    )  # fmt: skip
+    )
 
 
 def test_that_operators_have_the_room_of_their_names():
@@ -168,8 +164,7 @@ def test_that_a_thousand_siblings_are_not_cut_and_one_more_is():
     tree = Hierarchy(chain(*names))
     assert list(tree.groups) == [ROOT, "#1/", "#2/", "#3/", "#4/", "#5/"]
     assert tree.title("#5/") == "1,001 to 1,001 of 1,001"
-    assert list(tree.groups[ROOT].links) == [("#1/", "#2/"), ("#2/", "#3/"), ("#3/", "#4/"),
-                                             ("#4/", "#5/")]  # fmt: skip
+    assert list(tree.groups[ROOT].links) == [("#1/", "#2/"), ("#2/", "#3/"), ("#3/", "#4/"), ("#4/", "#5/")]
     inside = Hierarchy(chain(*names, "tail", group=("net",)))
     many = GraphSnapshot("float", (*inside.snapshot.nodes, Node("z", "op", "call")), ())
     assert "net/#1/" in Hierarchy(many).groups
@@ -178,11 +173,9 @@ def test_that_a_thousand_siblings_are_not_cut_and_one_more_is():
 def test_that_three_blocks_make_a_run_and_two_do_not():
     def blocks(count):
         names = {f"{op}{k}": ("layers", str(k)) for k in range(count) for op in "ab"}
-        nodes = [Node(n, f"aten.{n[0]}.default", "call", ".".join(g), 0, g) for n, g in
-                 names.items()]  # fmt: skip
+        nodes = [Node(n, f"aten.{n[0]}.default", "call", ".".join(g), 0, g) for n, g in names.items()]
         nodes.append(Node("odd", "aten.odd.default", "call", "layers.odd", 0, ("layers", "odd")))
-        return GraphSnapshot("float", tuple(nodes),
-                             tuple(Edge(a.id, b.id) for a, b in pairwise(nodes)))  # fmt: skip
+        return GraphSnapshot("float", tuple(nodes), tuple(Edge(a.id, b.id) for a, b in pairwise(nodes)))
 
     assert not any("#" in key for key in Hierarchy(blocks(2), "folded").groups)
     tree = Hierarchy(blocks(3), "folded")
@@ -202,14 +195,23 @@ def test_that_every_level_of_groups_has_its_depth():
 
 def test_that_the_border_of_a_group_is_what_it_reads_and_who_reads_it():
     nodes = (
-        Node("x", "placeholder", "input"), Node("w", "", "parameter"),
+        Node("x", "placeholder", "input"),
+        Node("w", "", "parameter"),
         Node("free", "", "parameter"),
         Node("a", "aten.a.default", "call", "g", 0, ("g",)),
         Node("b", "aten.b.default", "call", "g", 0, ("g",)),
-        Node("y", "aten.c.default", "call"), Node("z", "output", "output"),
-    )  # fmt: skip
-    edges = (Edge("x", "a"), Edge("w", "a"), Edge("a", "b"), Edge("x", "b"), Edge("b", "y"),
-             Edge("a", "y"), Edge("y", "z"))  # fmt: skip
+        Node("y", "aten.c.default", "call"),
+        Node("z", "output", "output"),
+    )
+    edges = (
+        Edge("x", "a"),
+        Edge("w", "a"),
+        Edge("a", "b"),
+        Edge("x", "b"),
+        Edge("b", "y"),
+        Edge("a", "y"),
+        Edge("y", "z"),
+    )
     tree = Hierarchy(GraphSnapshot("float", nodes, edges))
     assert tree.border("g/") == (("x",), ("y",))
     assert tree.border("a") == (("x",), ("b", "y"))
@@ -220,12 +222,26 @@ def test_that_the_border_of_a_group_is_what_it_reads_and_who_reads_it():
 
 
 def test_that_only_the_preparation_of_operands_is_folded_away():
-    kinds = {"x": "input", "q": "quantize", "w": "parameter", "o": "observer", "k": "constant",
-             "alone": "observer"}  # fmt: skip
-    nodes = tuple(Node(n, "op", kinds.get(n, "call")) for n in
-                  ("x", "q", "w", "o", "k", "alone", "conv", "end"))  # fmt: skip
-    edges = (Edge("x", "q"), Edge("q", "conv"), Edge("w", "o"), Edge("o", "conv"),
-             Edge("k", "end"), Edge("conv", "end"), Edge("alone", "end"))  # fmt: skip
+    kinds = {
+        "x": "input",
+        "q": "quantize",
+        "w": "parameter",
+        "o": "observer",
+        "k": "constant",
+        "alone": "observer",
+    }
+    nodes = tuple(
+        Node(n, "op", kinds.get(n, "call")) for n in ("x", "q", "w", "o", "k", "alone", "conv", "end")
+    )
+    edges = (
+        Edge("x", "q"),
+        Edge("q", "conv"),
+        Edge("w", "o"),
+        Edge("o", "conv"),
+        Edge("k", "end"),
+        Edge("conv", "end"),
+        Edge("alone", "end"),
+    )
     tree = Hierarchy(GraphSnapshot("float", nodes, edges))
     assert tree.groups[ROOT].children == ["x", "q", "alone", "conv", "end"]
     assert (tree.owner["w"], tree.owner["o"], tree.owner["k"]) == ("conv", "conv", "end")
@@ -238,9 +254,7 @@ def test_that_the_module_of_a_group_is_what_its_operators_share():
         Node("c", "op", "call", "net.layers.1", 0, ("layers", "1@2")),
         Node("d", "op", "call", "net.layers.1", 0, ("layers", "1@2")),
     )
-    tree = Hierarchy(
-        GraphSnapshot("float", nodes, (), (Module("net.layers.0", "my.Block", "", 1),))
-    )
+    tree = Hierarchy(GraphSnapshot("float", nodes, (), (Module("net.layers.0", "my.Block", "", 1),)))
     assert tree.groups["layers/0/"].module == "net.layers.0"
     assert tree.groups["layers/1@2/"].module == "net.layers.1"
     assert tree.groups["layers/"].module == "net.layers"
@@ -251,15 +265,25 @@ def test_that_the_module_of_a_group_is_what_its_operators_share():
 
 @for_each(
     ("groups", "inside", "opened"),
-    [(4, 10, True), (9, 10, True), (10, 10, False), (10, 9, False), (9, 11, False), (4, 75, False),
-     (4, 74, True), (5, 19, True), (5, 20, False)],
-)  # fmt: skip
+    [
+        (4, 10, True),
+        (9, 10, True),
+        (10, 10, False),
+        (10, 9, False),
+        (9, 11, False),
+        (4, 75, False),
+        (4, 74, True),
+        (5, 19, True),
+        (5, 20, False),
+    ],
+)
 def test_that_groups_open_at_first_while_few_enough_are_shown(groups, inside, opened):
     # Ten are enough; below, up to 100 are shown, or 300 where fewer than five would be.
     nodes = tuple(
         Node(f"n{g}_{i}", f"aten.op{g}_{i}.default", "call", f"g{g}", 0, (f"g{g}",))
-        for g in range(groups) for i in range(inside)
-    )  # fmt: skip
+        for g in range(groups)
+        for i in range(inside)
+    )
     tree = Hierarchy(GraphSnapshot("float", nodes, ()))
     assert (tree.opening() != frozenset()) == opened
 
@@ -269,8 +293,9 @@ def test_that_groups_of_one_size_or_several_open_up_to_a_hundred(more, opened):
     sizes = [19, 19, 19, 19, 19 + more]
     nodes = tuple(
         Node(f"n{g}_{i}", f"aten.op{g}_{i}.default", "call", f"g{g}", 0, (f"g{g}",))
-        for g, size in enumerate(sizes) for i in range(size)
-    )  # fmt: skip
+        for g, size in enumerate(sizes)
+        for i in range(size)
+    )
     assert bool(Hierarchy(GraphSnapshot("float", nodes, ())).opening()) == opened
 
 
@@ -278,13 +303,17 @@ def test_that_isolated_operators_keep_their_operands_and_border():
     kinds = {"x": "input", "w": "parameter", "dq": "dequantize", "other": "parameter"}
     names = ("x", "w", "dq", "a", "b", "c", "other")
     nodes = tuple(Node(n, "op", kinds.get(n, "call")) for n in names)
-    edges = (Edge("x", "a"), Edge("w", "dq"), Edge("dq", "b"), Edge("a", "b"), Edge("b", "c"),
-             Edge("other", "c"))  # fmt: skip
+    edges = (
+        Edge("x", "a"),
+        Edge("w", "dq"),
+        Edge("dq", "b"),
+        Edge("a", "b"),
+        Edge("b", "c"),
+        Edge("other", "c"),
+    )
     cut = isolate(GraphSnapshot("float", nodes, edges), {"b"})
     assert [n.id for n in cut.nodes] == ["w", "dq", "a", "b", "c"]
-    assert [(e.source, e.target) for e in cut.edges] == [
-        ("w", "dq"), ("dq", "b"), ("a", "b"), ("b", "c"),
-    ]  # fmt: skip
+    assert [(e.source, e.target) for e in cut.edges] == [("w", "dq"), ("dq", "b"), ("a", "b"), ("b", "c")]
 
 
 def test_that_a_grid_has_its_bits_and_a_tensor_its_shape():
@@ -298,24 +327,27 @@ def test_that_a_grid_has_its_bits_and_a_tensor_its_shape():
 def test_that_columns_are_joined_by_lanes_below_between_and_above_them():
     """Four tall boxes wrapped into four columns; figures from the constants of the layout."""
     names = ["a", "b", "c", "d"]
-    drawn = drawn_group(
-        names, [*pairwise(names)], dict.fromkeys(names, (100.0, 400.0)), 0.0, "wrapped"
-    )
+    drawn = drawn_group(names, [*pairwise(names)], dict.fromkeys(names, (100.0, 400.0)), 0.0, "wrapped")
     # 16 at the left, 12 on either side of a box, and 12 for the lane with 12 behind it.
     assert drawn.boxes == {
-        "a": (16.0, 8.0, 100.0, 400.0), "b": (164.0, 32.0, 100.0, 400.0),
-        "c": (312.0, 32.0, 100.0, 400.0), "d": (460.0, 32.0, 100.0, 400.0),
-    }  # fmt: skip
+        "a": (16.0, 8.0, 100.0, 400.0),
+        "b": (164.0, 32.0, 100.0, 400.0),
+        "c": (312.0, 32.0, 100.0, 400.0),
+        "d": (460.0, 32.0, 100.0, 400.0),
+    }
     # Down by 20, right to the lane, up to 8, across, and down past the lane and 20 to the box.
     assert drawn.routes[0].points == (
-        (66.0, 408.0), (66.0, 428.0), (128.0, 428.0), (128.0, 8.0), (214.0, 8.0), (214.0, 20.0),
+        (66.0, 408.0),
+        (66.0, 428.0),
+        (128.0, 428.0),
+        (128.0, 8.0),
+        (214.0, 8.0),
+        (214.0, 20.0),
         (214.0, 32.0),
-    )  # fmt: skip
+    )
     assert drawn.routes[1].points[:3] == ((214.0, 432.0), (214.0, 452.0), (276.0, 452.0))
     assert (drawn.width, drawn.height) == (576.0, 480.0)
-    headed = drawn_group(
-        names, [*pairwise(names)], dict.fromkeys(names, (100.0, 400.0)), 30.0, "wrapped"
-    )
+    headed = drawn_group(names, [*pairwise(names)], dict.fromkeys(names, (100.0, 400.0)), 30.0, "wrapped")
     assert {name: box[1] - drawn.boxes[name][1] for name, box in headed.boxes.items()} == (
         dict.fromkeys(names, 30.0)
     )
@@ -349,9 +381,7 @@ def test_that_lanes_of_several_lines_stand_apart_and_cross_nowhere():
 def test_that_a_group_wraps_from_its_height_on():
     def columns(count, height):
         names = [str(n) for n in range(count)]
-        drawn = drawn_group(
-            names, [*pairwise(names)], dict.fromkeys(names, (100.0, height)), 0.0, "wrapped"
-        )
+        drawn = drawn_group(names, [*pairwise(names)], dict.fromkeys(names, (100.0, height)), 0.0, "wrapped")
         return len({box[0] for box in drawn.boxes.values()})
 
     # Every row takes its height and a gap of 34: four of 141 are 700 px.

@@ -16,11 +16,17 @@ def graph(
 ) -> GraphSnapshot:
     """Return operations with their group paths ("a/b"), joined by edges."""
     nodes = tuple(
-        Node(name, "aten.relu.default", (kinds or {}).get(name, "call"),  # type: ignore[arg-type]
-             path.replace("/", "."), 0, tuple(path.split("/")) if path else (),
-             (TensorInfo((1, 4), "float32"),))
+        Node(
+            name,
+            "aten.relu.default",
+            (kinds or {}).get(name, "call"),  # type: ignore[arg-type]
+            path.replace("/", "."),
+            0,
+            tuple(path.split("/")) if path else (),
+            (TensorInfo((1, 4), "float32"),),
+        )
         for name, path in groups.items()
-    )  # fmt: skip
+    )
     modules = (Module("layers.0", "net.EncoderLayer", "layers", 7),)
     return GraphSnapshot("float", nodes, tuple(Edge(a, b) for a, b in edges), modules)
 
@@ -61,9 +67,7 @@ def test_that_a_closed_group_stands_for_what_is_inside() -> None:
 
 
 def test_that_a_group_with_one_child_is_drawn_as_that_child() -> None:
-    tree = Hierarchy(
-        graph({"x": "", "a": "net/fc", "b": "net/deep/er/z", "c": "net/deep/er/z"}, [])
-    )
+    tree = Hierarchy(graph({"x": "", "a": "net/fc", "b": "net/deep/er/z", "c": "net/deep/er/z"}, []))
     assert tree.groups["net/"].children == ["a", "net/deep/er/z/"]
     assert tree.subtitle("a") == "fc"
     assert tree.title("net/deep/er/z/") == "deep.er.z"
@@ -160,8 +164,7 @@ def test_that_containers_whose_parts_run_between_each_other_are_drawn_part_by_pa
             for name in ("up", "mix"):
                 path = (f"stage{stage}", name, str(k))
                 for op in ("conv2d", "relu"):
-                    node = Node(f"{op}_{len(nodes)}", f"aten.{op}.default", "call",
-                                ".".join(path), 0, path)  # fmt: skip
+                    node = Node(f"{op}_{len(nodes)}", f"aten.{op}.default", "call", ".".join(path), 0, path)
                     edges.append(Edge(nodes[-1].id, node.id))
                     nodes.append(node)
     tree = Hierarchy(GraphSnapshot("float", tuple(nodes), tuple(edges)))
@@ -169,9 +172,7 @@ def test_that_containers_whose_parts_run_between_each_other_are_drawn_part_by_pa
         position = {child: index for index, child in enumerate(group.children)}
         assert all(position[source] < position[target] for source, target in group.links)
     parts = tree.groups["stage1/"].children
-    assert [tree.title(part) for part in parts] == [
-        "up.0", "mix.0", "up.1", "mix.1", "up.2", "mix.2"
-    ]  # fmt: skip
+    assert [tree.title(part) for part in parts] == ["up.0", "mix.0", "up.1", "mix.1", "up.2", "mix.2"]
     assert tree.resolve("stage1/up") == "stage1/"
 
 
@@ -217,8 +218,7 @@ def test_that_parts_of_a_container_are_drawn_where_they_run() -> None:
 
 
 def test_that_the_container_that_begins_first_is_taken_apart() -> None:
-    snapshot = steps(a="up/0", b="up/0", e="mix/0", f="mix/0", c="up/1", d="up/1", g="mix/1",
-                     h="mix/1")  # fmt: skip
+    snapshot = steps(a="up/0", b="up/0", e="mix/0", f="mix/0", c="up/1", d="up/1", g="mix/1", h="mix/1")
     tree = Hierarchy(replace(snapshot, edges=(Edge("b", "e"), Edge("f", "c"))))
     assert tree.groups[ROOT].children == ["up/0/", "mix/", "up/1/"]
 
@@ -238,8 +238,9 @@ def test_that_an_edge_into_an_unused_constant_is_not_drawn() -> None:
 def test_that_a_group_with_one_inner_module_keeps_its_own_name() -> None:
     nodes = tuple(
         Node(f"{name}{call}", "op", "call", "net.layers.0.fc", call, ("layers", f"0{path}"))
-        for call, path in enumerate(("", "@2")) for name in "ab"
-    )  # fmt: skip
+        for call, path in enumerate(("", "@2"))
+        for name in "ab"
+    )
     tree = Hierarchy(GraphSnapshot("float", nodes, ()))
     assert tree.groups["layers/0/"].module == "net.layers.0"
     assert tree.groups["layers/0@2/"].module == "net.layers.0"
@@ -250,8 +251,9 @@ def test_that_a_linear_of_two_results_has_no_size_in_its_title() -> None:
     nodes = (
         Node("x", "placeholder", "input", outputs=weight),
         Node("k", "get_attr", "parameter", outputs=weight),
-        Node("y", "aten.linear.default", "call"), Node("z", "aten.linear.default", "call"),
-    )  # fmt: skip
+        Node("y", "aten.linear.default", "call"),
+        Node("z", "aten.linear.default", "call"),
+    )
     edges = (Edge("x", "y", 0, 0), Edge("x", "y", 0, 1), Edge("k", "z", 0, 0), Edge("x", "z", 0, 1))
     tree = Hierarchy(GraphSnapshot("float", nodes, edges))
     assert tree.title("y") == tree.title("z") == "linear"
@@ -259,8 +261,10 @@ def test_that_a_linear_of_two_results_has_no_size_in_its_title() -> None:
 
 def test_that_only_the_group_of_a_module_has_the_name_of_its_class() -> None:
     modules = (Module("", "my.Net", "", 1), Module("m", "my.Block", "", 1))
-    nodes = (*(Node(n, "op", "call", "", 0, ("free",)) for n in "ab"),
-             *(Node(f"n{k}", "op", "call", "m", 0, ("m",)) for k in range(1001)))  # fmt: skip
+    nodes = (
+        *(Node(n, "op", "call", "", 0, ("free",)) for n in "ab"),
+        *(Node(f"n{k}", "op", "call", "m", 0, ("m",)) for k in range(1001)),
+    )
     tree = Hierarchy(GraphSnapshot("float", nodes, (), modules))
     assert tree.subtitle("free/") == "2 operations"
     assert tree.subtitle("m/") == "Block, 1,001 operations"
@@ -282,8 +286,9 @@ def test_that_siblings_of_another_structure_are_no_twins() -> None:
 def test_that_groups_deeper_than_sixty_four_are_drawn_as_one() -> None:
     nodes = [
         Node(f"{name}{depth}", "op", "call", "", 0, tuple(f"g{k}" for k in range(depth)))
-        for depth in range(1, 67) for name in "ab"
-    ]  # fmt: skip
+        for depth in range(1, 67)
+        for name in "ab"
+    ]
     tree = Hierarchy(GraphSnapshot("float", tuple(nodes), ()))
     assert len(tree.groups) == 1 + 64
     assert max(group.size for group in tree.groups.values()) == 132

@@ -14,16 +14,7 @@ from tests.workbench.graph.test_ordering import uncrossed
 from workbench.errors import Cancelled
 from workbench.graph.hierarchy import Hierarchy, Ports
 from workbench.graph.labels import text_width
-from workbench.graph.layout import (
-    COLUMN_GAP,
-    Contents,
-    Flow,
-    GroupLayout,
-    Layout,
-    Placement,
-    Route,
-    lay_out,
-)
+from workbench.graph.layout import COLUMN_GAP, Contents, Flow, GroupLayout, Layout, Placement, Route, lay_out
 from workbench.graph.ordering import build_rows, count_crossings, order_rows
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node
 
@@ -63,10 +54,7 @@ def test_that_random_groups_overlap_nowhere_and_flow_downwards(seed: int) -> Non
     count = rng.randint(1, 40)
     names = [str(i) for i in range(count)]
     links = list(
-        {
-            (names[rng.randrange(count)], names[rng.randrange(count)])
-            for _ in range(rng.randint(0, 2 * count))
-        }
+        {(names[rng.randrange(count)], names[rng.randrange(count)]) for _ in range(rng.randint(0, 2 * count))}
     )
     links = [(a, b) for a, b in links if a != b]
     sizes = {name: (rng.choice((40.0, 200.0, 900.0)), rng.choice((20.0, 500.0))) for name in names}
@@ -83,9 +71,7 @@ def test_that_random_groups_overlap_nowhere_and_flow_downwards(seed: int) -> Non
 
 def test_that_a_straight_chain_is_drawn_straight() -> None:
     names = ["a", "b", "c"]
-    layout = drawn_group(
-        names, [("a", "b"), ("b", "c")], {n: (50.0 + len(names), 20.0) for n in names}
-    )
+    layout = drawn_group(names, [("a", "b"), ("b", "c")], {n: (50.0 + len(names), 20.0) for n in names})
     assert len({point[0] for route in layout.routes for point in route.points}) == 1
 
 
@@ -190,9 +176,8 @@ def test_that_a_group_that_flows_to_the_right_has_its_header_above() -> None:
 
 def test_that_children_that_only_skip_rows_stand_in_two_rows() -> None:
     drawn = drawn_group(
-        ["a", "b", "c", "d"], [("a", "c"), ("a", "d"), ("b", "d")],
-        dict.fromkeys("abcd", (50.0, 20.0)),
-    )  # fmt: skip
+        ["a", "b", "c", "d"], [("a", "c"), ("a", "d"), ("b", "d")], dict.fromkeys("abcd", (50.0, 20.0))
+    )
     tops = [drawn.boxes[name][1] for name in "abcd"]
     assert tops[0] == tops[1] < tops[2] == tops[3]
 
@@ -212,8 +197,14 @@ def test_that_a_group_is_ordered_thoroughly_unless_it_is_asked_otherwise() -> No
 def test_that_a_stub_has_only_its_ends() -> None:
     # Beside the first and the last box of the chain is a taller one.
     names = ["small", "tall", *(f"n{n}" for n in range(61)), "high", "end"]
-    links = [("small", "n0"), ("tall", "n0"), *pairwise(names[2:63]), ("n60", "high"),
-             ("n60", "end"), ("small", "end")]  # fmt: skip
+    links = [
+        ("small", "n0"),
+        ("tall", "n0"),
+        *pairwise(names[2:63]),
+        ("n60", "high"),
+        ("n60", "end"),
+        ("small", "end"),
+    ]
     sizes = {name: (50.0, 80.0 if name in {"tall", "high"} else 20.0) for name in names}
     drawn = drawn_group(names, links, sizes)
     (stub,) = (route for route in drawn.routes if route.is_stub)

@@ -80,8 +80,9 @@ def test_that_a_delegate_stands_for_what_is_inside() -> None:
 
 
 def test_that_a_number_goes_to_the_last_of_several_so_that_sums_stay() -> None:
-    parts = chain("prepared", call("slice", "slice", "pool", "pool"),
-                  call("avg", "avg_pool2d", "pool", "pool"))  # fmt: skip
+    parts = chain(
+        "prepared", call("slice", "slice", "pool", "pool"), call("avg", "avg_pool2d", "pool", "pool")
+    )
     whole = chain("float", call("pool", "adaptive_avg_pool2d", "pool"))
     lineage = Lineage({"float": whole, "prepared": parts})
     assert lineage.carry({"pool": 3.0, "gone": 1.0}, "float", "prepared") == {"avg": 3.0}
@@ -171,9 +172,14 @@ def test_that_a_delegate_stands_for_nothing_outside_of_it() -> None:
         call("relu", "relu", "stem.act", origin="relu"),
         grid("delegate/dq", "dequantize"),
     )
-    edges = (Edge("q", "delegate/x"), Edge("delegate/x", "delegate/conv"),
-             Edge("delegate", "getitem"), Edge("getitem", "relu"), Edge("relu", "delegate/dq"),
-             Edge("q", "delegate"))  # fmt: skip
+    edges = (
+        Edge("q", "delegate/x"),
+        Edge("delegate/x", "delegate/conv"),
+        Edge("delegate", "getitem"),
+        Edge("getitem", "relu"),
+        Edge("relu", "delegate/dq"),
+        Edge("q", "delegate"),
+    )
     first = (*FLOAT.nodes, Node("getitem", "_operator.getitem", "call"))
     edge = GraphSnapshot("edge", nodes, edges)
     lineage = Lineage({"float": GraphSnapshot("float", first, FLOAT.edges), "edge": edge})
@@ -187,8 +193,10 @@ def test_that_a_delegate_stands_for_nothing_outside_of_it() -> None:
 
 
 def test_that_an_input_of_a_delegate_has_the_key_of_its_source() -> None:
-    nodes = (call("conv", "conv2d", origin="conv2d"),
-             Node("delegate/x", "placeholder", "input", attrs={"origin": "x"}))  # fmt: skip
+    nodes = (
+        call("conv", "conv2d", origin="conv2d"),
+        Node("delegate/x", "placeholder", "input", attrs={"origin": "x"}),
+    )
     edge = GraphSnapshot("edge", nodes, (Edge("conv", "delegate/x"),))
     lineage = Lineage({"float": FLOAT, "edge": edge})
     assert lineage.key("edge", "delegate/x") == ("grid", "conv2d", 0)
@@ -203,8 +211,7 @@ def test_that_the_second_result_of_an_operation_is_found_by_its_name() -> None:
 
 
 def test_that_a_recorded_origin_is_believed_where_no_module_is_known() -> None:
-    edge = chain("edge", call("conv", "convolution", "", "conv2d"),
-                 call("act", "relu", "other.act", "relu"))  # fmt: skip
+    edge = chain("edge", call("conv", "convolution", "", "conv2d"), call("act", "relu", "other.act", "relu"))
     lineage = Lineage({"float": FLOAT, "edge": edge})
     assert lineage.counterparts("edge", "conv", "float") == (("conv2d",), "origin")
     assert lineage.key("edge", "act") is None
@@ -220,14 +227,27 @@ def test_that_only_calls_with_a_module_are_told_by_their_order() -> None:
 
 def test_that_an_operand_is_known_by_a_known_operation_alone() -> None:
     nodes = (
-        Node("unused", "get_attr", "parameter"), Node("w", "get_attr", "parameter"),
-        Node("scale", "get_attr", "constant"), Node("x", "placeholder", "input"),
-        call("view", "view"), grid("q", "quantize"), call("conv2d", "conv2d", "stem", "conv2d"),
-    )  # fmt: skip
-    edges = (Edge("w", "view"), Edge("view", "conv2d", 0, 1), Edge("x", "q"),
-             Edge("scale", "q", 0, 1), Edge("q", "conv2d"))  # fmt: skip
-    first = chain("float", Node("x", "placeholder", "input"), call("conv2d", "conv2d", "stem"),
-                  Node("unused", "get_attr", "parameter"))  # fmt: skip
+        Node("unused", "get_attr", "parameter"),
+        Node("w", "get_attr", "parameter"),
+        Node("scale", "get_attr", "constant"),
+        Node("x", "placeholder", "input"),
+        call("view", "view"),
+        grid("q", "quantize"),
+        call("conv2d", "conv2d", "stem", "conv2d"),
+    )
+    edges = (
+        Edge("w", "view"),
+        Edge("view", "conv2d", 0, 1),
+        Edge("x", "q"),
+        Edge("scale", "q", 0, 1),
+        Edge("q", "conv2d"),
+    )
+    first = chain(
+        "float",
+        Node("x", "placeholder", "input"),
+        call("conv2d", "conv2d", "stem"),
+        Node("unused", "get_attr", "parameter"),
+    )
     lineage = Lineage({"float": first, "q": GraphSnapshot("q", nodes, edges)})
     assert lineage.key("q", "conv2d") == ("operation", "conv2d", 0)
     for name in ("unused", "w", "view", "scale"):

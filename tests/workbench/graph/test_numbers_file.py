@@ -16,13 +16,16 @@ def write(tmp_path, name, text):
     ("name", "text", "columns"),
     [
         ("lat.json", '{"conv": 1.5, "relu": 2}', {"lat": {"conv": 1.5, "relu": 2.0}}),
-        ("a.json", '{"ms": {"conv": 1}, "mW": {"conv": "3"}, "note": "x"}',
-         {"ms": {"conv": 1.0}, "mW": {"conv": 3.0}}),
+        (
+            "a.json",
+            '{"ms": {"conv": 1}, "mW": {"conv": "3"}, "note": "x"}',
+            {"ms": {"conv": 1.0}, "mW": {"conv": 3.0}},
+        ),
         ("a.csv", "node,,ms\nconv,1,2\n", {"column 2": {"conv": 1.0}, "ms": {"conv": 2.0}}),
         ("a.csv", "node,ms,mW\nconv,1,\nrelu,nan,4\n", {"ms": {"conv": 1.0}, "mW": {"relu": 4.0}}),
         ("bom.csv", b"\xef\xbb\xbfnode,ms\r\n\xe5\xb1\x82,2\r\n", {"ms": {"\u5c42": 2.0}}),
     ],
-)  # fmt: skip
+)
 def test_that_json_and_csv_are_read(tmp_path, name, text, columns):
     assert read_numbers(write(tmp_path, name, text)).columns == columns
 

@@ -34,9 +34,7 @@ def random_edges(count, wanted, seed):
 
 
 # Seeds of random graphs; the slow tests take more.
-SEEDS = pytest.mark.parametrize(
-    "seeds", [range(10), pytest.param(range(60), marks=pytest.mark.slow)]
-)
+SEEDS = pytest.mark.parametrize("seeds", [range(10), pytest.param(range(60), marks=pytest.mark.slow)])
 
 
 def two_rows(edges, upper, lower):
@@ -68,9 +66,10 @@ def test_that_no_vertex_could_move_to_the_side_with_more_edges():
         rng = random.Random(seed)
         count, entries, exits = rng.randint(5, 9), rng.randint(0, 2), rng.randint(0, 2)
         edges = [
-            (low, high) for low, high in random_edges(count, 11, seed)
+            (low, high)
+            for low, high in random_edges(count, 11, seed)
             if high >= entries and low < count - exits
-        ]  # fmt: skip
+        ]
         ranks = assign_ranks(count, edges, entries, exits)
         assert len(ranks) == count
         for vertex in range(entries, count - exits):
@@ -205,11 +204,7 @@ def test_that_long_edges_bend_in_every_row_between():
     chain = rows.chains[0, 4]
     assert len(chain) == 3
     assert rows.chains[0, 3] == chain[:2]
-    assert [next(r for r, layer in enumerate(rows.layers) if v in layer) for v in chain] == [
-        1,
-        2,
-        3,
-    ]
+    assert [next(r for r, layer in enumerate(rows.layers) if v in layer) for v in chain] == [1, 2, 3]
     assert rows.chains[0, 1] == []
     for above, below in itertools.pairwise([0, *chain, 4]):
         assert below in rows.down[above]

@@ -17,8 +17,13 @@ def call(name, op="aten.relu.default", **fields):
     return Node(name, op, "call", fields.pop("module", "body"), **fields)
 
 
-FLOAT = chain("float", Node("x", "placeholder", "input"), call("conv", "aten.conv2d.default"),
-              call("relu"), Node("output", "output", "output"))  # fmt: skip
+FLOAT = chain(
+    "float",
+    Node("x", "placeholder", "input"),
+    call("conv", "aten.conv2d.default"),
+    call("relu"),
+    Node("output", "output", "output"),
+)
 
 
 def grid(scale):
@@ -27,9 +32,13 @@ def grid(scale):
 
 
 def test_that_another_level_has_what_was_added_and_lacks_what_was_fused():
-    edge = chain("edge", FLOAT.nodes[0], grid(0.1),
-                 call("aten_conv", "aten.convolution.default", attrs={"origin": "conv"}),
-                 FLOAT.nodes[3])  # fmt: skip
+    edge = chain(
+        "edge",
+        FLOAT.nodes[0],
+        grid(0.1),
+        call("aten_conv", "aten.convolution.default", attrs={"origin": "conv"}),
+        FLOAT.nodes[3],
+    )
     pairing = Pairing(FLOAT, FLOAT, edge)
     assert pairing.added == {"q"}
     assert pairing.removed == {"relu"}
@@ -90,14 +99,16 @@ F32 = TensorInfo((1, 4), "float32")
     [
         (call("n"), call("n"), ""),
         (call("n", outputs=(F32,)), call("n", outputs=(F32, F32)), "1 outputs became 2"),
-        (call("n", outputs=(F32,)), call("n", outputs=(TensorInfo((1, 8), "float32"),)),
-         "1\u00d74 f32 became 1\u00d78 f32"),
+        (
+            call("n", outputs=(F32,)),
+            call("n", outputs=(TensorInfo((1, 8), "float32"),)),
+            "1\u00d74 f32 became 1\u00d78 f32",
+        ),
         (call("n", attrs={"stride": "1"}), call("n", attrs={"stride": "2"}), "stride 1 became 2"),
-        (call("n", attrs={"b": "1", "a": "x"}), call("n", attrs={"a": "y"}),
-         "a x became y; b 1 became none"),
+        (call("n", attrs={"b": "1", "a": "x"}), call("n", attrs={"a": "y"}), "a x became y; b 1 became none"),
         (call("n", attrs={"origin": "1", "debug_handle": "1", "bytes": "7"}), call("n"), ""),
     ],
-)  # fmt: skip
+)
 def test_that_the_differences_of_two_operators_are_told_one_by_one(one, other, words):
     before, after = (chain("quantized", *FLOAT.nodes[:1], n) for n in (one, other))
     pairing = Pairing(before, before, after)
@@ -110,8 +121,9 @@ def test_that_a_grid_with_several_scales_is_told_by_their_number_and_the_least()
         q = QParams("int8", scales, (0,) * len(scales), -128, 127, 0)
         return Node("q", "quantize_per_channel", "quantize", outputs=(TensorInfo((1,), "int8", q),))
 
-    before, after = (chain("quantized", FLOAT.nodes[0], n)
-                     for n in (scaled(0.5, 0.25), scaled(0.5, 0.125, 1.0)))  # fmt: skip
+    before, after = (
+        chain("quantized", FLOAT.nodes[0], n) for n in (scaled(0.5, 0.25), scaled(0.5, 0.125, 1.0))
+    )
     words = Pairing(before, before, after).changed["q"]
     assert "2 scales from 0.25" in words
     assert "3 scales from 0.125" in words

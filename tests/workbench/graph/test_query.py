@@ -11,14 +11,25 @@ SNAPSHOT = GraphSnapshot(
     "float",
     (
         Node("x", "placeholder", "input", outputs=(TensorInfo((1, 3, 224, 224), "float32"),)),
-        Node("conv2d", "aten.conv2d.default", "call", "encoder.0.conv",
-             outputs=(TensorInfo(("s0", 8, 4, 4), "float32"),), source="net.py:3 in forward: c"),
-        Node("conv2d_1", "aten.conv2d.default", "call", "encoder.1.conv",
-             outputs=(TensorInfo((1, 8, 4, 4), "int8"),)),
+        Node(
+            "conv2d",
+            "aten.conv2d.default",
+            "call",
+            "encoder.0.conv",
+            outputs=(TensorInfo(("s0", 8, 4, 4), "float32"),),
+            source="net.py:3 in forward: c",
+        ),
+        Node(
+            "conv2d_1",
+            "aten.conv2d.default",
+            "call",
+            "encoder.1.conv",
+            outputs=(TensorInfo((1, 8, 4, 4), "int8"),),
+        ),
         Node("add", "aten.add.Tensor", "call", "decoder", attrs={"target": "decoder.bias"}),
     ),
     (),
-)  # fmt: skip
+)
 NUMBERS = {"sqnr": {"conv2d": 12.0, "add": 40.0}, "cycles": {"add": 2e5}}
 
 

@@ -28,14 +28,22 @@ SNAPSHOT = GraphSnapshot(
     level="converted",
     nodes=(
         Node("x", "placeholder", "input", outputs=(IMAGE,)),
-        Node("conv", "aten.conv2d.default", "call", "stem.0", 1, ("stem", "stem.0@1"),
-             (TensorInfo((1, 4, 8, 8), "int8", QPARAMS),), "net.py:3 in forward: x = …",
-             {"target": "日本語"}),
+        Node(
+            "conv",
+            "aten.conv2d.default",
+            "call",
+            "stem.0",
+            1,
+            ("stem", "stem.0@1"),
+            (TensorInfo((1, 4, 8, 8), "int8", QPARAMS),),
+            "net.py:3 in forward: x = …",
+            {"target": "日本語"},
+        ),
         Node("output", "output", "output"),
     ),
     edges=(Edge("x", "conv", 0, 0), Edge("conv", "output", 0, 0), Edge("x", "output", 0, 1)),
     modules=(Module("", "net.Net", "", 3), Module("stem", "torch.nn.Sequential", "", 3)),
-)  # fmt: skip
+)
 
 
 def test_that_a_saved_graph_comes_back_equal(tmp_path: Path) -> None:

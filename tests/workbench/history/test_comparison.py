@@ -32,8 +32,15 @@ def rule(kind, match="", config="a8w8", **more):
     return Rule(id=f"{kind}-{match}", kind=kind, match=match, config=config, **more)
 
 
-COST = Cost(cycles=1000, inference_ms=1.0, sram_bytes=2048, flash_bytes=4096, cpu_nodes=1,
-            pte_bytes=1, vela_version="5.1.0")  # fmt: skip
+COST = Cost(
+    cycles=1000,
+    inference_ms=1.0,
+    sram_bytes=2048,
+    flash_bytes=4096,
+    cpu_nodes=1,
+    pte_bytes=1,
+    vela_version="5.1.0",
+)
 QUALITY = Quality(samples=4, data="d", sqnr_db=30.0, cosine=0.99)
 
 
@@ -73,12 +80,13 @@ def test_that_only_comparable_runs_are_on_the_front():
 
 def test_that_several_runs_are_compared_with_the_first_and_named_by_what_changed():
     first = run(1)
-    wide = run(2, rules=(rule("global"), rule("module_type", "Conv2d", "a16w8")),
-               cost=COST.model_copy(update={"cycles": 1500}))  # fmt: skip
+    wide = run(
+        2,
+        rules=(rule("global"), rule("module_type", "Conv2d", "a16w8")),
+        cost=COST.model_copy(update={"cycles": 1500}),
+    )
     third = run(3, cost=COST.model_copy(update={"cycles": 900}))
-    assert [run_title(r, first) for r in (first, wide, third)] == [
-        "Run 1", "Run 2 (+a16w8 Conv2d)", "Run 3",
-    ]  # fmt: skip
+    assert [run_title(r, first) for r in (first, wide, third)] == ["Run 1", "Run 2 (+a16w8 Conv2d)", "Run 3"]
     rows = {row.what: row for row in compared([first, wide, third])}
     assert rows["cycles"].values == ("1,000", "1,500", "900")
     assert rows["cycles"].change == "\u2212100 (\u221210.0 %)"
@@ -96,24 +104,40 @@ def test_that_the_accuracy_is_the_users_metric_first():
 
 
 RULES = (
-    rule("global", config="a16w8"), rule("global", config="a8w8"), rule("io", config="uint8"),
-    rule("module_name", "head", "a8w4"), rule("quantizer", "", "own.py:Rows"),
-    rule("finder", "own.py:First", "own.py:tight"), rule("node_name", "add", "cpu"),
-    rule("module_name", "gone", "a8w4", enabled=False), rule("global", config="cpu"),
-)  # fmt: skip
+    rule("global", config="a16w8"),
+    rule("global", config="a8w8"),
+    rule("io", config="uint8"),
+    rule("module_name", "head", "a8w4"),
+    rule("quantizer", "", "own.py:Rows"),
+    rule("finder", "own.py:First", "own.py:tight"),
+    rule("node_name", "add", "cpu"),
+    rule("module_name", "gone", "a8w4", enabled=False),
+    rule("global", config="cpu"),
+)
 
 
 def kept(**more):
     project = edits.fix_range(make_project(), "relu", -1.0, 2.5)
     project = edits.choose_method(project, "module", "head", "mse")
-    return run(rules=RULES, improvers=("bias",), trained_weights="w.safetensors",
-               ranges=project.ranges, range_methods=project.range_methods, **more)  # fmt: skip
+    return run(
+        rules=RULES,
+        improvers=("bias",),
+        trained_weights="w.safetensors",
+        ranges=project.ranges,
+        range_methods=project.range_methods,
+        **more,
+    )
 
 
 def test_that_rules_are_named_by_what_they_apply_to():
     assert [rule_name(r) for r in RULES[1:7]] == [
-        "everything", "inputs and outputs", "head", "a plug-in's quantizer", "First", "add",
-    ]  # fmt: skip
+        "everything",
+        "inputs and outputs",
+        "head",
+        "a plug-in's quantizer",
+        "First",
+        "add",
+    ]
     assert [config_name(r) for r in RULES[4:6]] == ["Rows", "tight"]
     line = rules_line(kept())
     assert line.startswith("a8w8, inputs and outputs: uint8, head: a8w4, ")
@@ -162,14 +186,16 @@ def test_that_every_figure_that_differs_is_told():
 
 
 def layer(tensor, sqnr):
-    return TensorQuality(tensor=tensor, origin=tensor, module="", op="", sqnr_db=sqnr, cosine=1.0,
-                         max_abs_error=0.0)  # fmt: skip
+    return TensorQuality(
+        tensor=tensor, origin=tensor, module="", op="", sqnr_db=sqnr, cosine=1.0, max_abs_error=0.0
+    )
 
 
 def test_that_layers_that_moved_are_told_the_most_first():
     before = run(layers=(layer("a", 30.0), layer("b", 20.0), layer("c", None), layer("e", 10.0)))
-    after = run(layers=(layer("a", 30.25), layer("b", 15.0), layer("c", 3.0), layer("d", 1.0),
-                        layer("e", 10.01)))  # fmt: skip
+    after = run(
+        layers=(layer("a", 30.25), layer("b", 15.0), layer("c", 3.0), layer("d", 1.0), layer("e", 10.01))
+    )
     found = [(c.what, c.before, c.after) for c in difference(before, after).layers]
     assert found == [("b", "20.00 dB", "15.00 dB"), ("a", "30.00 dB", "30.25 dB")]
     assert [c.what for c in difference(before, after, 0.25).layers] == ["b", "a"]
@@ -185,8 +211,7 @@ def lowered(*operations, cpu=()):
     (vela,) = result.vela
     (one,) = vela.operations
     made = tuple(
-        one.model_copy(update={"module": m, "cycles": c, "staging_bytes": s})
-        for m, c, s in operations
+        one.model_copy(update={"module": m, "cycles": c, "staging_bytes": s}) for m, c, s in operations
     )
     nodes = tuple(CpuNode(node=m, op="", module=m, reason="") for m in cpu)
     changed = vela.model_copy(update={"operations": made})
@@ -248,16 +273,16 @@ def test_that_a_compression_is_told_with_its_sizes(entry, line):
 def test_that_the_parts_of_a_difference_are_named():
     found = difference(run(), run(2, versions={"torch": "9"}))
     assert found.parts == {
-        "rules": found.rules, "figures": found.figures, "layers": found.layers,
+        "rules": found.rules,
+        "figures": found.figures,
+        "layers": found.layers,
         "versions": found.versions,
-    }  # fmt: skip
+    }
     assert [change.what for change in found.parts["versions"]] == ["torch"]
 
 
 def with_layer(db):
-    layer = TensorQuality(
-        tensor="relu", module="", op="relu", sqnr_db=db, cosine=None, max_abs_error=None
-    )
+    layer = TensorQuality(tensor="relu", module="", op="relu", sqnr_db=db, cosine=None, max_abs_error=None)
     return run(layers=(layer,))
 
 
@@ -271,8 +296,9 @@ def test_that_modules_are_told_by_how_much_their_cycles_changed():
     operation = a.vela[0].operations[0]
 
     def lowered(**cycles):
-        operations = tuple(operation.model_copy(update={"module": name, "cycles": count})
-                           for name, count in cycles.items())  # fmt: skip
+        operations = tuple(
+            operation.model_copy(update={"module": name, "cycles": count}) for name, count in cycles.items()
+        )
         report = a.vela[0].model_copy(update={"operations": operations})
         return a.model_copy(update={"vela": (report,)})
 

@@ -85,9 +85,7 @@ def test_that_the_same_configuration_keeps_its_row_and_gains_its_cost(evaluated)
     assert history.run(1).cost.cycles == 1000
 
 
-def test_that_a_damaged_history_is_said_once_left_alone_and_loses_no_new_run(
-    evaluated, project_file
-):
+def test_that_a_damaged_history_is_said_once_left_alone_and_loses_no_new_run(evaluated, project_file):
     path = history_path(project_file)
     path.write_bytes(b"this was a database once " * 100)
     before = path.read_bytes()
@@ -138,9 +136,7 @@ def test_that_a_difference_names_rules_figures_and_layers(evaluated):
     a = evaluated(make_project(), "evaluate", "lower")
     layers = tuple(x.model_copy(update={"sqnr_db": 20.0}) for x in a.layers)
     project = edits.assign(make_project(), "module_name", "head", "float")
-    b = with_figures(a, 2, 30.0, 900, 4096).model_copy(
-        update={"rules": project.rules, "layers": layers}
-    )
+    b = with_figures(a, 2, 30.0, 900, 4096).model_copy(update={"rules": project.rules, "layers": layers})
     found = difference(a, b)
     assert [(c.what, c.before, c.after) for c in found.rules] == [("head", "", "float")]
     assert [c.what for c in found.figures] == ["SQNR", "cycles"]
@@ -173,17 +169,25 @@ def test_that_a_run_from_before_methods_were_kept_is_read_and_restored(evaluated
     assert Run.model_validate(raw) == run
     plain = evaluated(make_project(), "evaluate")
     assert [(c.what, c.after) for c in difference(plain, run).rules] == [
-        ("range of relu", "Least error (MSE)"), ("range of conv2d", "-1 to 1"),
-    ]  # fmt: skip
+        ("range of relu", "Least error (MSE)"),
+        ("range of conv2d", "-1 to 1"),
+    ]
     restored = restore_rules(make_project(), run)
     assert (restored.ranges, restored.range_methods) == (chosen.ranges, chosen.range_methods)
 
 
 def simulated(run, cycles, version="11.27"):
     figures = Simulated(
-        simulator="FVP", version=version, runner="runner", samples=4, cycles=cycles,
-        estimated_cycles=900, exact=1.0, max_lsb=0, argmax_equal=4,
-    )  # fmt: skip
+        simulator="FVP",
+        version=version,
+        runner="runner",
+        samples=4,
+        cycles=cycles,
+        estimated_cycles=900,
+        exact=1.0,
+        max_lsb=0,
+        argmax_equal=4,
+    )
     return run.model_copy(update={"simulated": figures})
 
 
@@ -232,9 +236,7 @@ def test_that_a_run_finds_its_program_in_the_cache_as_long_as_it_is_there(evalua
 
 def test_that_estimates_of_two_versions_are_warned_of(evaluated):
     run = evaluated(make_project(), "evaluate", "lower")
-    other = run.model_copy(
-        update={"cost": run.cost.model_copy(update={"vela_version": "5.0.0"})}
-    )  # fmt: skip
+    other = run.model_copy(update={"cost": run.cost.model_copy(update={"vela_version": "5.0.0"})})
     assert estimate_warning(run, run) == ""
     assert "Vela 5.1.0 (corrected) and 5.0.0" in estimate_warning(run, other)
 
@@ -246,9 +248,7 @@ def test_that_a_rule_for_place_is_told_beside_one_for_precision(evaluated):
     assert [(c.what, c.after) for c in found.rules] == [("head, off the NPU", "on")]
 
 
-def test_that_a_history_that_is_locked_while_it_is_used_keeps_its_runs(
-    evaluated, project_file, monkeypatch
-):
+def test_that_a_history_that_is_locked_while_it_is_used_keeps_its_runs(evaluated, project_file, monkeypatch):
     path = history_path(project_file)
     history = History(path)
     history.record(evaluated(make_project(), "evaluate"))
@@ -318,8 +318,7 @@ def test_that_the_numbers_of_runs_that_there_are_stand_in_the_hint(evaluated):
 
 def configured(evaluated, *configs):
     """Return a run for each config of all modules."""
-    return [evaluated(edits.assign(make_project(), "global", "", config), "evaluate")
-            for config in configs]  # fmt: skip
+    return [evaluated(edits.assign(make_project(), "global", "", config), "evaluate") for config in configs]
 
 
 def test_that_figures_of_a_configuration_stay_until_newer_ones_come(evaluated):

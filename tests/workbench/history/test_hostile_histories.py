@@ -45,10 +45,15 @@ def write_hot_journal(path, victim):
     header = magic + struct.pack(">IIIII", 1, nonce, len(data) // size, sector, size)
     name = os.fsencode(victim)
     path.with_name(path.name + "-journal").write_bytes(
-        header.ljust(sector, b"\0") + struct.pack(">I", 1) + page + struct.pack(">I", check)
-        + struct.pack(">I", (1 << 30) // size + 1) + name
-        + struct.pack(">II", len(name), sum(name)) + magic
-    )  # fmt: skip
+        header.ljust(sector, b"\0")
+        + struct.pack(">I", 1)
+        + page
+        + struct.pack(">I", check)
+        + struct.pack(">I", (1 << 30) // size + 1)
+        + name
+        + struct.pack(">II", len(name), sum(name))
+        + magic
+    )
 
 
 def test_that_a_journal_beside_a_history_deletes_no_file(path, tmp_path):

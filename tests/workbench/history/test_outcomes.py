@@ -24,10 +24,20 @@ def test_that_kept_figures_are_those_of_quality_cost_and_limits():
     )
     made = outcome_of(run(quality=quality, gate=GateResult(verdict="right", limits=limits)))
     assert made.figures == {
-        "quality": 30.0, "cosine": 0.99, "top1": 0.5, "metric": 0.25, "perplexity": 9.0,
-        "cycles": 1000.0, "ms": 1.0, "sram": 2048.0, "flash": 4096.0, "cpu_ops": 1.0,
-        "pte_bytes": 1.0, "lsb": 2.0, "sqnr": None,
-    }  # fmt: skip
+        "quality": 30.0,
+        "cosine": 0.99,
+        "top1": 0.5,
+        "metric": 0.25,
+        "perplexity": 9.0,
+        "cycles": 1000.0,
+        "ms": 1.0,
+        "sram": 2048.0,
+        "flash": 4096.0,
+        "cpu_ops": 1.0,
+        "pte_bytes": 1.0,
+        "lsb": 2.0,
+        "sqnr": None,
+    }
     assert made.numbers["sqnr"] == math.inf
     assert made.numbers["lsb"] == 2.0
     assert set(made.figures) <= set(FIGURES)
@@ -45,10 +55,11 @@ def test_that_a_run_without_samples_cost_or_verdict_has_no_such_figures():
 
 def test_that_layers_without_an_sqnr_are_left_out():
     layers = tuple(
-        TensorQuality(tensor=name, origin=name, module="m", op="conv2d", sqnr_db=db, cosine=1.0,
-                      max_abs_error=0.0)
+        TensorQuality(
+            tensor=name, origin=name, module="m", op="conv2d", sqnr_db=db, cosine=1.0, max_abs_error=0.0
+        )
         for name, db in (("a", 12.5), ("b", None))
-    )  # fmt: skip
+    )
     made = outcome_of(run(layers=layers, versions={"torch": "2"}))
     assert made.layers == {"a": 12.5}
     assert made.versions == {"torch": "2"}
@@ -79,11 +90,15 @@ def test_that_an_outcome_is_read_from_a_file_and_from_a_folder(tmp_path):
 @for_each(
     ("content", "code"),
     [
-        (None, "file-missing"), ("{", "outcome-missing"), ("[]", "outcome-missing"),
-        ("{}", "outcome-missing"), ('{"outcome": {"version": 2}}', "outcome-missing"),
-        ('{"outcome": 3}', "outcome-missing"), ("[" * 99_999, "outcome-missing"),
+        (None, "file-missing"),
+        ("{", "outcome-missing"),
+        ("[]", "outcome-missing"),
+        ("{}", "outcome-missing"),
+        ('{"outcome": {"version": 2}}', "outcome-missing"),
+        ('{"outcome": 3}', "outcome-missing"),
+        ("[" * 99_999, "outcome-missing"),
     ],
-)  # fmt: skip
+)
 def test_that_a_file_without_an_outcome_is_refused(tmp_path, content, code):
     path = tmp_path / "run.json"
     if content is not None:
@@ -93,15 +108,11 @@ def test_that_a_file_without_an_outcome_is_refused(tmp_path, content, code):
 
 
 def test_that_changes_are_told_by_what_they_concern():
-    before = Outcome(project="net", target="u55", rules={"": "a8w8", "a": "float"},
-                     versions={"torch": "1"})  # fmt: skip
-    after = Outcome(project="net", target="u85", rules={"": "a8w8", "b": "a16w8"},
-                    versions={"torch": "1"})  # fmt: skip
+    before = Outcome(project="net", target="u55", rules={"": "a8w8", "a": "float"}, versions={"torch": "1"})
+    after = Outcome(project="net", target="u85", rules={"": "a8w8", "b": "a16w8"}, versions={"torch": "1"})
     found = outcome_changes(before, after)
     assert [(c.before, c.after) for c in found["target"]] == [("u55", "u85")]
-    assert {(c.what, c.before, c.after) for c in found["rules"]} == {
-        ("a", "float", ""), ("b", "", "a16w8")
-    }  # fmt: skip
+    assert {(c.what, c.before, c.after) for c in found["rules"]} == {("a", "float", ""), ("b", "", "a16w8")}
     assert found["versions"] == ()
 
 

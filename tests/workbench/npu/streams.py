@@ -17,33 +17,80 @@ _CODES = [*range(0x200), *range(0x4000, 0x4200)]
 
 # A copy of 1 x 4 x 8 elements of int8 from scratch 0 to scratch 64, as a pool of single elements.
 COPY = {
-    "IFM_PAD_TOP": 0, "IFM_PAD_LEFT": 0, "IFM_PAD_RIGHT": 0, "IFM_PAD_BOTTOM": 0,
-    "IFM_DEPTH_M1": 7, "IFM_PRECISION": 1, "IFM_UPSCALE": 0, "IFM_ZERO_POINT": 0,
-    "IFM_WIDTH0_M1": 3, "IFM_HEIGHT0_M1": 0, "IFM_HEIGHT1_M1": 0, "IFM_REGION": 1,
-    "IFM_BASE0": 0, "IFM_BASE1": 0, "IFM_BASE2": 0, "IFM_BASE3": 0, "IFM_STRIDE_X": 8,
-    "IFM_STRIDE_Y": 32, "IFM_STRIDE_C": 1, "OFM_WIDTH_M1": 3, "OFM_HEIGHT_M1": 0,
-    "OFM_DEPTH_M1": 7, "OFM_PRECISION": 1 | 1 << 8 | 2 << 14, "OFM_ZERO_POINT": 0,
-    "OFM_WIDTH0_M1": 3, "OFM_HEIGHT0_M1": 0, "OFM_HEIGHT1_M1": 0, "OFM_REGION": 1,
-    "OFM_BASE0": 64, "OFM_BASE1": 0, "OFM_BASE2": 0, "OFM_BASE3": 0, "OFM_STRIDE_X": 8,
-    "OFM_STRIDE_Y": 32, "OFM_STRIDE_C": 1, "KERNEL_WIDTH_M1": 0, "KERNEL_HEIGHT_M1": 0,
-    "KERNEL_STRIDE": 0, "ACC_FORMAT": 0, "ACTIVATION": 0, "ACTIVATION_MIN": 0xFF80,
-    "ACTIVATION_MAX": 0x7F, "OFM_SCALE": 1,
-}  # fmt: skip
+    "IFM_PAD_TOP": 0,
+    "IFM_PAD_LEFT": 0,
+    "IFM_PAD_RIGHT": 0,
+    "IFM_PAD_BOTTOM": 0,
+    "IFM_DEPTH_M1": 7,
+    "IFM_PRECISION": 1,
+    "IFM_UPSCALE": 0,
+    "IFM_ZERO_POINT": 0,
+    "IFM_WIDTH0_M1": 3,
+    "IFM_HEIGHT0_M1": 0,
+    "IFM_HEIGHT1_M1": 0,
+    "IFM_REGION": 1,
+    "IFM_BASE0": 0,
+    "IFM_BASE1": 0,
+    "IFM_BASE2": 0,
+    "IFM_BASE3": 0,
+    "IFM_STRIDE_X": 8,
+    "IFM_STRIDE_Y": 32,
+    "IFM_STRIDE_C": 1,
+    "OFM_WIDTH_M1": 3,
+    "OFM_HEIGHT_M1": 0,
+    "OFM_DEPTH_M1": 7,
+    "OFM_PRECISION": 1 | 1 << 8 | 2 << 14,
+    "OFM_ZERO_POINT": 0,
+    "OFM_WIDTH0_M1": 3,
+    "OFM_HEIGHT0_M1": 0,
+    "OFM_HEIGHT1_M1": 0,
+    "OFM_REGION": 1,
+    "OFM_BASE0": 64,
+    "OFM_BASE1": 0,
+    "OFM_BASE2": 0,
+    "OFM_BASE3": 0,
+    "OFM_STRIDE_X": 8,
+    "OFM_STRIDE_Y": 32,
+    "OFM_STRIDE_C": 1,
+    "KERNEL_WIDTH_M1": 0,
+    "KERNEL_HEIGHT_M1": 0,
+    "KERNEL_STRIDE": 0,
+    "ACC_FORMAT": 0,
+    "ACTIVATION": 0,
+    "ACTIVATION_MIN": 0xFF80,
+    "ACTIVATION_MAX": 0x7F,
+    "OFM_SCALE": 1,
+}
 # The same operands for an addition: IFM2 lies at 32.
 SECOND = {
-    "IFM2_BROADCAST": 0, "IFM2_PRECISION": 1, "IFM2_ZERO_POINT": 0, "IFM2_WIDTH0_M1": 3,
-    "IFM2_HEIGHT0_M1": 0, "IFM2_HEIGHT1_M1": 0, "IFM2_REGION": 1, "IFM2_BASE0": 32,
-    "IFM2_BASE1": 0, "IFM2_BASE2": 0, "IFM2_BASE3": 0, "IFM2_STRIDE_X": 8, "IFM2_STRIDE_Y": 32,
-    "IFM2_STRIDE_C": 1, "OPA_SCALE": 1, "OPB_SCALE": 1,
-}  # fmt: skip
+    "IFM2_BROADCAST": 0,
+    "IFM2_PRECISION": 1,
+    "IFM2_ZERO_POINT": 0,
+    "IFM2_WIDTH0_M1": 3,
+    "IFM2_HEIGHT0_M1": 0,
+    "IFM2_HEIGHT1_M1": 0,
+    "IFM2_REGION": 1,
+    "IFM2_BASE0": 32,
+    "IFM2_BASE1": 0,
+    "IFM2_BASE2": 0,
+    "IFM2_BASE3": 0,
+    "IFM2_STRIDE_X": 8,
+    "IFM2_STRIDE_Y": 32,
+    "IFM2_STRIDE_C": 1,
+    "OPA_SCALE": 1,
+    "OPB_SCALE": 1,
+}
 
 
 def dma(source, target, length):
     """Return the settings of a copy between (region, address) pairs."""
     return {
-        "DMA0_SRC_REGION": source[0], "DMA0_SRC": source[1], "DMA0_DST_REGION": target[0],
-        "DMA0_DST": target[1], "DMA0_LEN": length,
-    }  # fmt: skip
+        "DMA0_SRC_REGION": source[0],
+        "DMA0_SRC": source[1],
+        "DMA0_DST_REGION": target[0],
+        "DMA0_DST": target[1],
+        "DMA0_LEN": length,
+    }
 
 
 class Stream:
@@ -81,13 +128,14 @@ class Stream:
         """Return the delegate; ports are offset and bytes of the input and of the output."""
         log2 = self.macs.bit_length() - 1
         words = [
-            struct.unpack("<I", b"COP1")[0], 1, _FAMILIES[self.family] << 28 | log2, 0,
+            struct.unpack("<I", b"COP1")[0],
+            1,
+            _FAMILIES[self.family] << 28 | log2,
+            0,
             2 | (len(self.words) >> 16 & 0xFF) << 8 | (len(self.words) & 0xFFFF) << 16,
             *self.words,
-        ]  # fmt: skip
-        sides = [
-            struct.pack("<i9i", 1, 1, 1, 1, 1, 1, size, 1, offset, 1) for offset, size in ports
         ]
+        sides = [struct.pack("<i9i", 1, 1, 1, 1, 1, 1, size, 1, offset, 1) for offset, size in ports]
         return b"".join(
             _block(name, data)
             for name, data in (

@@ -24,12 +24,21 @@ def second(shape, address, precision):
     height, width, depth = shape
     item = 1 << (precision >> 2 & 3)
     return {
-        "IFM2_BROADCAST": 0, "IFM2_PRECISION": precision, "IFM2_ZERO_POINT": 0,
-        "IFM2_WIDTH0_M1": width - 1, "IFM2_HEIGHT0_M1": height - 1, "IFM2_HEIGHT1_M1": height - 1,
-        "IFM2_REGION": 1, "IFM2_BASE0": address, "IFM2_BASE1": 0, "IFM2_BASE2": 0,
-        "IFM2_BASE3": 0, "IFM2_STRIDE_X": depth * item, "IFM2_STRIDE_Y": width * depth * item,
+        "IFM2_BROADCAST": 0,
+        "IFM2_PRECISION": precision,
+        "IFM2_ZERO_POINT": 0,
+        "IFM2_WIDTH0_M1": width - 1,
+        "IFM2_HEIGHT0_M1": height - 1,
+        "IFM2_HEIGHT1_M1": height - 1,
+        "IFM2_REGION": 1,
+        "IFM2_BASE0": address,
+        "IFM2_BASE1": 0,
+        "IFM2_BASE2": 0,
+        "IFM2_BASE3": 0,
+        "IFM2_STRIDE_X": depth * item,
+        "IFM2_STRIDE_Y": width * depth * item,
         "IFM2_STRIDE_C": item,
-    }  # fmt: skip
+    }
 
 
 def operands(depth=4, channels=4):
@@ -49,13 +58,19 @@ def test_that_sums_go_on_from_one_operation_to_the_next(depthwise):
     ifm, weights, bias = operands()
     weights = weights[..., :1] if depthwise else weights
     result = carried_out(
-        "u85", SMALL, ifm, weights, bias, depthwise=depthwise,
-        operations=({"ACC_FORMAT": MICROBLOCK | STAY, "IFM_ZERO_POINT": 7},
-                    {"ACC_FORMAT": MICROBLOCK | HELD, "IFM_ZERO_POINT": 0}),
-    )  # fmt: skip
+        "u85",
+        SMALL,
+        ifm,
+        weights,
+        bias,
+        depthwise=depthwise,
+        operations=(
+            {"ACC_FORMAT": MICROBLOCK | STAY, "IFM_ZERO_POINT": 7},
+            {"ACC_FORMAT": MICROBLOCK | HELD, "IFM_ZERO_POINT": 0},
+        ),
+    )
     first, last = (
-        convolved(SMALL, ifm, weights, own, zero, depthwise=depthwise)
-        for own, zero in ((0, 7), (bias, 0))
+        convolved(SMALL, ifm, weights, own, zero, depthwise=depthwise) for own, zero in ((0, 7), (bias, 0))
     )
     assert np.array_equal(outputs(result), first + last)
     assert result.findings == ()
@@ -71,8 +86,15 @@ def test_that_sums_begin_with_a_second_feature_map_of_the_u85(depthwise):
     sums = convolved(SMALL, ifm, weights, bias, depthwise=depthwise)
     for family, begun in (("u85", ifm.astype(int)), ("u55", 0)):
         micro = MICROBLOCK if family == "u85" else 0
-        result = carried_out(family, SMALL, ifm, weights, bias, depthwise=depthwise,
-                             **second(ifm.shape, 0, 1) | {"ACC_FORMAT": micro | IFM2})  # fmt: skip
+        result = carried_out(
+            family,
+            SMALL,
+            ifm,
+            weights,
+            bias,
+            depthwise=depthwise,
+            **second(ifm.shape, 0, 1) | {"ACC_FORMAT": micro | IFM2},
+        )
         assert np.array_equal(outputs(result), sums + begun), family
 
 
@@ -89,10 +111,17 @@ def test_that_sums_beyond_the_accumulators_are_told_also_where_they_did_not_begi
         wanted = min((1 << 31) - 1 + 124 - 4 * zero_point, (1 << 31) - 1)
         assert (outputs(result) == wanted).all()
     result = carried_out(
-        "u85", SMALL, ifm, weights, bias, **begin,
-        operations=({"ACC_FORMAT": MICROBLOCK | IFM2 | STAY, "IFM_ZERO_POINT": 31},
-                    {"ACC_FORMAT": MICROBLOCK | HELD, "IFM_ZERO_POINT": 0}),
-    )  # fmt: skip
+        "u85",
+        SMALL,
+        ifm,
+        weights,
+        bias,
+        **begin,
+        operations=(
+            {"ACC_FORMAT": MICROBLOCK | IFM2 | STAY, "IFM_ZERO_POINT": 31},
+            {"ACC_FORMAT": MICROBLOCK | HELD, "IFM_ZERO_POINT": 0},
+        ),
+    )
     assert [(found.code, found.offset) for found in result.findings] == [
         (code, result.counters[1].offset) for code in ("accumulator-range", "store-range")
     ]
@@ -112,8 +141,9 @@ def run(*operations, options=CHECKED, **container):
 
 def test_that_a_pool_may_leave_its_sums_to_one_that_only_writes_them():
     """Mode 3 adds up, mode 4 takes nothing but what the accumulators hold."""
-    result = run((3, {"ACC_FORMAT": STAY, "IFM_ZERO_POINT": 5}),
-                 (4, {"ACC_FORMAT": HELD, "IFM_ZERO_POINT": 0}))  # fmt: skip
+    result = run(
+        (3, {"ACC_FORMAT": STAY, "IFM_ZERO_POINT": 5}), (4, {"ACC_FORMAT": HELD, "IFM_ZERO_POINT": 0})
+    )
     assert result.outputs[0].view(np.int8).tolist() == (INPUT - 5).tolist()
     assert [one.written_bytes for one in result.counters] == [0, 32]
     assert result.findings == ()
@@ -148,10 +178,8 @@ def test_that_a_chain_that_fills_the_table_memory_twice_is_told():
     pairs = np.zeros((512, 2), "<i2")
     pairs[:, 0] = np.arange(-256, 256) * 128
     pairs[:, 1] = 128
-    load = {"DMA0_SRC_REGION": 0, "DMA0_SRC": 0, "DMA0_DST_REGION": 1 << 8, "DMA0_DST": 0,
-            "DMA0_LEN": 2048}  # fmt: skip
-    wide = {"OFM_PRECISION": 1 | 1 << 1 | 1 << 8 | CHAIN, "ACTIVATION_MIN": 0x8000,
-            "ACTIVATION_MAX": 0x7FFF}  # fmt: skip
+    load = {"DMA0_SRC_REGION": 0, "DMA0_SRC": 0, "DMA0_DST_REGION": 1 << 8, "DMA0_DST": 0, "DMA0_LEN": 2048}
+    wide = {"OFM_PRECISION": 1 | 1 << 1 | 1 << 8 | CHAIN, "ACTIVATION_MIN": 0x8000, "ACTIVATION_MAX": 0x7FFF}
     table, plain = {"ACTIVATION": 8}, {"ACTIVATION": 0}
     for middle, told in ((table, ["tables-in-chain"]), (plain, [])):
         stream = Stream("u85", 256).set(U85).set(load).do("DMA_START").do("DMA_WAIT")
@@ -181,9 +209,17 @@ def test_that_sums_that_began_with_something_are_clamped_to_8_bits(depthwise):
     ifm, weights, _ = operands()
     weights, bias = weights[..., :1] if depthwise else weights, np.full(4, 200)
     result = carried_out(
-        "u85", SMALL, ifm, weights, bias, depthwise=depthwise, **second(ifm.shape, 0, 1),
-        ACC_FORMAT=MICROBLOCK | IFM2, OFM_PRECISION=1, ACTIVATION=0,
-    )  # fmt: skip
+        "u85",
+        SMALL,
+        ifm,
+        weights,
+        bias,
+        depthwise=depthwise,
+        **second(ifm.shape, 0, 1),
+        ACC_FORMAT=MICROBLOCK | IFM2,
+        OFM_PRECISION=1,
+        ACTIVATION=0,
+    )
     sums = convolved(SMALL, ifm, weights, bias, depthwise=depthwise) + ifm
     found = result.outputs[0].view(np.int8).reshape(3, 3, 16)[..., :4]
     assert np.array_equal(found, sums.clip(-128, 127))

@@ -35,10 +35,7 @@ def test_that_scaling_is_exact_for_every_rounding(rounding, bits, scale_bits):
     scales = generator.integers(1, 1 << scale_bits, 200)
     shifts = generator.integers(0 if bits < 40 else 30, 63 if bits < 40 else 61, 200)
     got = rescale(values, scales, shifts, rounding)
-    want = [
-        exact(int(v), int(s), int(n), rounding)
-        for v, s, n in zip(values, scales, shifts, strict=True)
-    ]
+    want = [exact(int(v), int(s), int(n), rounding) for v, s, n in zip(values, scales, shifts, strict=True)]
     assert got.tolist() == [max(-(1 << 63), min((1 << 63) - 1, value)) for value in want]
 
 
@@ -106,10 +103,9 @@ def test_that_each_channel_has_its_own_scale_also_beyond_64_bits():
     scales, shifts = np.array([1 << 30, 5]), np.array([25, 3])
     got = rescale(values, scales, shifts, Rounding.NATURAL)
     assert got.tolist() == [
-        [exact(int(v), int(s), int(n), Rounding.NATURAL) for v, s, n in
-         zip(row, scales, shifts, strict=True)]
+        [exact(int(v), int(s), int(n), Rounding.NATURAL) for v, s, n in zip(row, scales, shifts, strict=True)]
         for row in values
-    ]  # fmt: skip
+    ]
 
 
 def test_that_nothing_is_scaled_by_one_and_an_empty_array_stays_empty():
@@ -141,8 +137,7 @@ def test_that_interpolation_is_limited_to_16_bits_and_keeps_its_fraction_in_32()
 def test_that_sums_are_added_up_in_a_type_that_holds_them_exactly():
     # Floats have 24 and 53 bits of precision.
     types = [
-        _exact_type(float(1 << bits) - less)
-        for bits, less in ((24, 1), (24, 0), (53, 1), (53, 0), (61, 0))
+        _exact_type(float(1 << bits) - less) for bits, less in ((24, 1), (24, 0), (53, 1), (53, 0), (61, 0))
     ]
     assert types == [np.float32, np.float64, np.float64, np.int64, np.int64]
     with pytest.raises(Fault):

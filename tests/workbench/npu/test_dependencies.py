@@ -20,10 +20,14 @@ def jobs(shape, block):
     """Return the elements (y, x, c) of each job: depth first, then to the right, then down."""
     counts = [-(-size // step) for size, step in zip(shape, block, strict=True)]
     for y, x, c in product(*map(range, counts)):
-        yield set(product(*(
-                range(at * step, min((at + 1) * step, size))
-                for at, step, size in zip((y, x, c), block, shape, strict=True)
-            )))  # fmt: skip
+        yield set(
+            product(
+                *(
+                    range(at * step, min((at + 1) * step, size))
+                    for at, step, size in zip((y, x, c), block, shape, strict=True)
+                )
+            )
+        )
 
 
 def addresses(elements, strides, base, bricks):
@@ -47,18 +51,28 @@ def begins_early(shape, blocks, strides, shift, dependency, *, bricks=False):
 
 def tensor(side, shape, base, block, *, bricks):
     height, width, depth = shape
-    strides = (width * -(-depth // 16) * 16, 16, width * 16) if bricks else (
-        width * depth, depth, 1)  # fmt: skip
+    strides = (width * -(-depth // 16) * 16, 16, width * 16) if bricks else (width * depth, depth, 1)
     return strides, {
-        f"{side}_BASE0": base, f"{side}_STRIDE_Y": strides[0], f"{side}_STRIDE_X": strides[1],
-        f"{side}_STRIDE_C": strides[2], f"{side}_WIDTH0_M1": width - 1,
-        f"{side}_HEIGHT0_M1": height - 1, f"{side}_HEIGHT1_M1": height - 1,
+        f"{side}_BASE0": base,
+        f"{side}_STRIDE_Y": strides[0],
+        f"{side}_STRIDE_X": strides[1],
+        f"{side}_STRIDE_C": strides[2],
+        f"{side}_WIDTH0_M1": width - 1,
+        f"{side}_HEIGHT0_M1": height - 1,
+        f"{side}_HEIGHT1_M1": height - 1,
         f"{side}_PRECISION": COPY[f"{side}_PRECISION"] | int(bricks) << 6,
         f"{side}_DEPTH_M1": depth - 1,
-    } | ({
-        "OFM_HEIGHT_M1": height - 1, "OFM_WIDTH_M1": width - 1, "OFM_BLK_HEIGHT_M1": block[0] - 1,
-        "OFM_BLK_WIDTH_M1": block[1] - 1, "OFM_BLK_DEPTH_M1": block[2] - 1,
-    } if side == "OFM" else {})  # fmt: skip
+    } | (
+        {
+            "OFM_HEIGHT_M1": height - 1,
+            "OFM_WIDTH_M1": width - 1,
+            "OFM_BLK_HEIGHT_M1": block[0] - 1,
+            "OFM_BLK_WIDTH_M1": block[1] - 1,
+            "OFM_BLK_DEPTH_M1": block[2] - 1,
+        }
+        if side == "OFM"
+        else {}
+    )
 
 
 @pytest.mark.parametrize("bricks", [False, True])
@@ -69,8 +83,7 @@ def test_that_a_kernel_is_reported_where_its_jobs_read_too_early(count, operatio
     early = 0
     for _ in range(count):
         shape = (*tuple(int(rng.integers(1, 5)) for _ in range(2)), int(rng.integers(1, 40)))
-        blocks = [(*(int(n) for n in rng.integers(1, 4, 2)), int(rng.choice([8, 16, 32])))
-                  for _ in range(2)]  # fmt: skip
+        blocks = [(*(int(n) for n in rng.integers(1, 4, 2)), int(rng.choice([8, 16, 32]))) for _ in range(2)]
         dependency = int(rng.integers(0, 4))
         room = 4 * 4 * 48
         strides, first = tensor("OFM", shape, room, blocks[0], bricks=bricks)
@@ -110,15 +123,14 @@ def access(side, shape, base, *, kind="NPU_OP_CONV", family=("ethos-u55", 128), 
 @for_each(
     ("settings", "family", "depth"),
     [
-        ({}, ("ethos-u55", 128), 32), ({"KERNEL_STRIDE": 4}, ("ethos-u55", 128), 16),
+        ({}, ("ethos-u55", 128), 32),
+        ({"KERNEL_STRIDE": 4}, ("ethos-u55", 128), 16),
         ({"IFM_PRECISION": 1 | 1 << 2}, ("ethos-u55", 128), 16),
         ({"IFM_PRECISION": 1 | 1 << 2}, ("ethos-u85", 256), 32),
         ({"KERNEL_STRIDE": 4}, ("ethos-u85", 256), 16),
     ],
-)  # fmt: skip
-def test_that_a_convolution_reads_blocks_of_as_many_channels_as_the_hardware(
-    settings, family, depth
-):
+)
+def test_that_a_convolution_reads_blocks_of_as_many_channels_as_the_hardware(settings, family, depth):
     """Job 0 reads the first channels; the last job before writes those behind ``depth``."""
     item = 2 if settings.get("IFM_PRECISION", 1) & 4 else 1
     for first, early in ((depth, False), (depth - 1, True)):
@@ -133,8 +145,7 @@ def test_that_a_window_reads_what_its_block_covers():
     for row, early in ((3, True), (4, False)):
         written = access("OFM", (1, 4, 8), row * 32)[1]
         registers, read = access("IFM", (8, 4, 8), 0, BLOCKDEP=1, KERNEL_HEIGHT_M1=2)
-        for name, value in {"OFM_BLK_HEIGHT_M1": 1, "OFM_BLK_WIDTH_M1": 3,
-                            "OFM_BLK_DEPTH_M1": 7}.items():  # fmt: skip
+        for name, value in {"OFM_BLK_HEIGHT_M1": 1, "OFM_BLK_WIDTH_M1": 3, "OFM_BLK_DEPTH_M1": 7}.items():
             registers.set(name, value)
         assert (too_early(written, read, registers) is not None) == early
 
@@ -163,12 +174,17 @@ def test_that_only_the_last_jobs_are_kept():
         areas = [area for job in written.last_jobs for area in job]
         assert [area.base for area in areas] == [8 * (11 - back) for back in range(most)]
         assert areas == [
-            one for back in range(most)
-            for one in areas_of(*written.writes, (
-                slice((11 - back) // 4, (11 - back) // 4 + 1),
-                slice((11 - back) % 4, (11 - back) % 4 + 1), slice(0, 8),
-            ))
-        ]  # fmt: skip
+            one
+            for back in range(most)
+            for one in areas_of(
+                *written.writes,
+                (
+                    slice((11 - back) // 4, (11 - back) // 4 + 1),
+                    slice((11 - back) % 4, (11 - back) % 4 + 1),
+                    slice(0, 8),
+                ),
+            )
+        ]
 
 
 def test_that_a_kernel_that_writes_nothing_to_memory_is_waited_for_by_none():
@@ -203,8 +219,7 @@ def test_that_a_kernel_may_read_more_than_the_one_before_it_wrote():
     """A row of four pixels, of which the first or the last was written."""
     for base in (0, 24):
         written = access("OFM", (1, 1, 8), base)[1]
-        registers, read = access("IFM", (1, 4, 8), 0, BLOCKDEP=1, OFM_BLK_WIDTH_M1=3,
-                                 OFM_BLK_DEPTH_M1=7)  # fmt: skip
+        registers, read = access("IFM", (1, 4, 8), 0, BLOCKDEP=1, OFM_BLK_WIDTH_M1=3, OFM_BLK_DEPTH_M1=7)
         found = too_early(written, read, registers)
         assert found is not None
         assert found.is_sure

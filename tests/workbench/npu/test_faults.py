@@ -39,9 +39,7 @@ def test_that_a_copy_copies():
 
 @for_each("family", ["u55", "u65", "u85"])
 def test_that_tiles_and_negative_strides_lead_to_the_right_elements(family):
-    settings = COPY | {
-        "IFM_WIDTH0_M1": 1, "IFM_BASE0": 24, "IFM_BASE1": 8, "IFM_STRIDE_X": (1 << 40) - 8,
-    }  # fmt: skip
+    settings = COPY | {"IFM_WIDTH0_M1": 1, "IFM_BASE0": 24, "IFM_BASE1": 8, "IFM_STRIDE_X": (1 << 40) - 8}
     if family == "u85":
         settings |= {"OFM_PRECISION": 1 | 1 << 8, "OFM_SCALE": 1 << 13 << 32 | 1}
     macs = {"u55": 128, "u65": 256, "u85": 256}[family]
@@ -53,11 +51,20 @@ def test_that_tiles_and_negative_strides_lead_to_the_right_elements(family):
 def test_that_bricks_and_rows_hold_the_same_elements():
     values = np.arange(96, dtype=np.int8)
     shape = {"IFM_WIDTH0_M1": 1, "OFM_WIDTH_M1": 1, "OFM_WIDTH0_M1": 1}
-    settings = COPY | shape | {
-        "IFM_DEPTH_M1": 23, "OFM_DEPTH_M1": 23, "IFM_STRIDE_X": 24, "IFM_STRIDE_Y": 48,
-        "OFM_PRECISION": COPY["OFM_PRECISION"] | 1 << 6, "OFM_STRIDE_X": 16, "OFM_STRIDE_C": 32,
-        "OFM_STRIDE_Y": 64,
-    }  # fmt: skip
+    settings = (
+        COPY
+        | shape
+        | {
+            "IFM_DEPTH_M1": 23,
+            "OFM_DEPTH_M1": 23,
+            "IFM_STRIDE_X": 24,
+            "IFM_STRIDE_Y": 48,
+            "OFM_PRECISION": COPY["OFM_PRECISION"] | 1 << 6,
+            "OFM_STRIDE_X": 16,
+            "OFM_STRIDE_C": 32,
+            "OFM_STRIDE_Y": 64,
+        }
+    )
     blob = Stream().set(settings).do("POOL", 1).do("STOP").blob(ports=((0, 48), (64, 64)))
     (found,) = Machine(blob).run([values[:48]]).outputs
     pixels = values[:48].reshape(2, 24)
@@ -96,10 +103,15 @@ def test_that_a_setting_that_was_never_given_is_named():
 @for_each(
     "settings",
     [
-        {"IFM_BASE0": 128}, {"OFM_BASE0": 97}, {"OFM_STRIDE_X": 1 << 20}, {"OFM_REGION": 0},
-        {"OFM_REGION": 3}, {"IFM_STRIDE_X": (1 << 40) - 8}, {"OFM_WIDTH_M1": 0xFFFF},
+        {"IFM_BASE0": 128},
+        {"OFM_BASE0": 97},
+        {"OFM_STRIDE_X": 1 << 20},
+        {"OFM_REGION": 0},
+        {"OFM_REGION": 3},
+        {"IFM_STRIDE_X": (1 << 40) - 8},
+        {"OFM_WIDTH_M1": 0xFFFF},
     ],
-)  # fmt: skip
+)
 def test_that_addresses_outside_of_a_region_are_refused(settings):
     stream = Stream().set(COPY, **settings)
     offset = stream.offset
@@ -111,14 +123,18 @@ def test_that_addresses_outside_of_a_region_are_refused(settings):
 @for_each(
     ("settings", "operation", "parameter"),
     [
-        ({}, "POOL", 5), ({}, "ELEMENTWISE", 63),
+        ({}, "POOL", 5),
+        ({}, "ELEMENTWISE", 63),
         ({"OFM_PRECISION": 1 | 1 << 8 | 3 << 14}, "POOL", 1),
-        ({"IFM_PRECISION": 1 | 2 << 6}, "POOL", 1), ({"ACTIVATION": 3}, "POOL", 1),
-        ({"ACTIVATION": 4}, "POOL", 1), ({"ACTIVATION": 9}, "POOL", 1),
-        ({"ACTIVATION": 7 << 12}, "POOL", 1), ({"ACC_FORMAT": 2}, "POOL", 1),
+        ({"IFM_PRECISION": 1 | 2 << 6}, "POOL", 1),
+        ({"ACTIVATION": 3}, "POOL", 1),
+        ({"ACTIVATION": 4}, "POOL", 1),
+        ({"ACTIVATION": 9}, "POOL", 1),
+        ({"ACTIVATION": 7 << 12}, "POOL", 1),
+        ({"ACC_FORMAT": 2}, "POOL", 1),
         ({"IFM_UPSCALE": 3}, "POOL", 1),
     ],
-)  # fmt: skip
+)
 def test_that_modes_that_do_not_exist_are_refused(settings, operation, parameter):
     info = fault(Stream().set(COPY, **settings).do(operation, parameter).do("STOP"))
     assert info.code == "npu-mode"
@@ -254,9 +270,7 @@ def test_that_work_and_memory_are_limited():
 
 
 def test_that_tensors_larger_than_a_run_may_have_are_refused_at_once():
-    settings = COPY | {
-        "IFM_REGION": 2, "OFM_REGION": 2, "OFM_HEIGHT_M1": 0xFFFF, "OFM_WIDTH_M1": 0xFFFF,
-    }  # fmt: skip
+    settings = COPY | {"IFM_REGION": 2, "OFM_REGION": 2, "OFM_HEIGHT_M1": 0xFFFF, "OFM_WIDTH_M1": 0xFFFF}
     assert fault(Stream().set(settings).do("POOL", 1).do("STOP")).code == "npu-limit"
 
 
@@ -282,9 +296,7 @@ def test_that_sums_that_no_accumulator_holds_are_reported():
     assert not machine.run(case.inputs, CHECKED).findings
     # The bias of the first channel becomes 2**38.
     records = bytearray(case.blob)
-    offset = next(
-        command.value for command in machine.commands if command.name == "NPU_SET_SCALE_BASE"
-    )
+    offset = next(command.value for command in machine.commands if command.name == "NPU_SET_SCALE_BASE")
     at = case.blob.index(b"weight_data") + 32 + offset
     records[at : at + 5] = (1 << 38).to_bytes(5, "little")
     found = Machine(bytes(records)).run(case.inputs, CHECKED).findings
@@ -311,10 +323,14 @@ def two_copies(dependency, block=(0, 1)):
 @for_each(
     ("dependency", "block", "early"),
     [
-        (0, (0, 3), False), (1, (0, 3), True), (1, (0, 1), False), (2, (0, 1), True),
-        (3, (0, 0), False), (4, (0, 0), True),
+        (0, (0, 3), False),
+        (1, (0, 3), True),
+        (1, (0, 1), False),
+        (2, (0, 1), True),
+        (3, (0, 0), False),
+        (4, (0, 0), True),
     ],
-)  # fmt: skip
+)
 def test_that_a_kernel_that_may_begin_too_early_is_reported(dependency, block, early):
     stream, offset = two_copies(dependency, block)
     found = run(stream, CHECKED).findings
@@ -362,9 +378,7 @@ def test_that_the_first_wait_of_a_copy_in_table_memory_is_named():
 def test_that_a_program_may_take_as_many_steps_as_it_has_commands():
     stream = Stream().set(COPY).do("POOL", 1).do("STOP")
     steps = len(COPY) + 2
-    assert np.array_equal(
-        run(stream, Options(limits=Limits(steps=steps))).outputs[0].view(np.int8), INPUT
-    )
+    assert np.array_equal(run(stream, Options(limits=Limits(steps=steps))).outputs[0].view(np.int8), INPUT)
     assert fault(stream, Options(limits=Limits(steps=steps - 1))).code == "npu-limit"
 
 
@@ -394,9 +408,14 @@ def test_that_the_u55_resizes_nothing():
 
 def test_that_a_value_of_fast_scratch_that_nothing_wrote_is_reported():
     settings = COPY | {
-        "IFM_REGION": 2, "IFM_WIDTH0_M1": 0, "IFM_DEPTH_M1": 0, "OFM_WIDTH_M1": 0,
-        "OFM_WIDTH0_M1": 0, "OFM_DEPTH_M1": 0, "OFM_BASE0": 64,
-    }  # fmt: skip
+        "IFM_REGION": 2,
+        "IFM_WIDTH0_M1": 0,
+        "IFM_DEPTH_M1": 0,
+        "OFM_WIDTH_M1": 0,
+        "OFM_WIDTH0_M1": 0,
+        "OFM_DEPTH_M1": 0,
+        "OFM_BASE0": 64,
+    }
     result = run(Stream().set(settings).do("POOL", 1).do("STOP"), CHECKED)
     assert "uninitialised-read" in codes(result)
     assert result.peak[2] == 1

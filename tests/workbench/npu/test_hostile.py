@@ -12,10 +12,18 @@ from workbench.npu.state import Limits, Options
 
 LIMITS = Limits(steps=100_000, memory_bytes=64 << 20, work=10**8)
 NAMES = [
-    "u55_a8_conv_group_0", "u55_a16_softmax_0", "u55_a8_add_bc_0", "u55_a16_tanh_0",
-    "u85_a8_conv3_0", "u85_a8_bmm_0", "u85_a16_bilinear_ac_0", "u85_a8_gather_0",
-    "net_branching85_0_0", "net_masked_1", "digits_u55_u65_512",
-]  # fmt: skip
+    "u55_a8_conv_group_0",
+    "u55_a16_softmax_0",
+    "u55_a8_add_bc_0",
+    "u55_a16_tanh_0",
+    "u85_a8_conv3_0",
+    "u85_a8_bmm_0",
+    "u85_a16_bilinear_ac_0",
+    "u85_a8_gather_0",
+    "net_branching85_0_0",
+    "net_masked_1",
+    "digits_u55_u65_512",
+]
 
 
 @pytest.fixture(scope="module")

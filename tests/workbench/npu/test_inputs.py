@@ -54,9 +54,7 @@ def test_that_inputs_of_a_file_are_taken_by_name_or_in_order(tmp_path):
 
 def test_that_an_axis_of_samples_makes_several(tmp_path):
     values = np.arange(24, dtype=np.float32)
-    for shape, count in (
-        ((4, 1, 2, 3), 4), ((4, 2, 3), 4), ((1, 2, 3), 1), ((2, 3), 1), ((4, 6), 1),
-    ):  # fmt: skip
+    for shape, count in (((4, 1, 2, 3), 4), ((4, 2, 3), 4), ((1, 2, 3), 1), ((2, 3), 1), ((4, 6), 1)):
         array = values[: np.prod(shape)].reshape(shape)
         np.save(tmp_path / "in.npy", array)
         samples = read_samples(tmp_path / "in.npy", of((1, 2, 3)))
@@ -78,10 +76,7 @@ def test_that_pictures_become_inputs(tmp_path):
     samples = read_samples(tmp_path, of((1, 3, 4, 4)), "size=4,mean=0,std=1")
     assert [inputs[0].shape for inputs in samples] == [(1, 3, 4, 4)] * 2
     assert samples[0][0][0, 2].max() == 1.0
-    for text, code in (
-        ("", "pictures-preprocess-missing"),
-        ("size=5", "preprocess-shape-mismatch"),
-    ):
+    for text, code in (("", "pictures-preprocess-missing"), ("size=5", "preprocess-shape-mismatch")):
         with refused(code):
             read_samples(tmp_path, of((1, 3, 4, 4)), text)
     (tmp_path / "none").mkdir()

@@ -51,18 +51,27 @@ class Window:
         return {
             "KERNEL_HEIGHT_M1": (self.size[0] - 1) * self.dilation[0],
             "KERNEL_WIDTH_M1": (self.size[1] - 1) * self.dilation[1],
-            "KERNEL_STRIDE": step(1, 0, 6) | step(0, 1, 9)
-            | (self.dilation[1] - 1) << 3 | (self.dilation[0] - 1) << 4,
-            "IFM_PAD_TOP": self.padding[0], "IFM_PAD_LEFT": self.padding[1],
-            "IFM_PAD_BOTTOM": self.padding[2], "IFM_PAD_RIGHT": self.padding[3],
-        }  # fmt: skip
+            "KERNEL_STRIDE": step(1, 0, 6)
+            | step(0, 1, 9)
+            | (self.dilation[1] - 1) << 3
+            | (self.dilation[0] - 1) << 4,
+            "IFM_PAD_TOP": self.padding[0],
+            "IFM_PAD_LEFT": self.padding[1],
+            "IFM_PAD_BOTTOM": self.padding[2],
+            "IFM_PAD_RIGHT": self.padding[3],
+        }
 
 
 def sizes(side, shape, item):
     height, width, depth = shape
-    names = {f"{side}_HEIGHT0_M1": height - 1, f"{side}_HEIGHT1_M1": height - 1,
-             f"{side}_WIDTH0_M1": width - 1, f"{side}_STRIDE_X": depth * item,
-             f"{side}_STRIDE_Y": width * depth * item, f"{side}_DEPTH_M1": depth - 1}  # fmt: skip
+    names = {
+        f"{side}_HEIGHT0_M1": height - 1,
+        f"{side}_HEIGHT1_M1": height - 1,
+        f"{side}_WIDTH0_M1": width - 1,
+        f"{side}_STRIDE_X": depth * item,
+        f"{side}_STRIDE_Y": width * depth * item,
+        f"{side}_DEPTH_M1": depth - 1,
+    }
     if side == "OFM":
         names |= {"OFM_HEIGHT_M1": height - 1, "OFM_WIDTH_M1": width - 1}
     return names
@@ -88,9 +97,20 @@ def computed(family, window, ifm, weights, bias, *, depthwise=False, part_kernel
 
 
 def carried_out(
-    family, window, ifm, weights, bias, *, depthwise=False, part_kernel=False,
-    operations=({},), fast=False, macs=0, options=None, **more,
-):  # fmt: skip
+    family,
+    window,
+    ifm,
+    weights,
+    bias,
+    *,
+    depthwise=False,
+    part_kernel=False,
+    operations=({},),
+    fast=False,
+    macs=0,
+    options=None,
+    **more,
+):
     """Return the result of operations with the same weights.
 
     Args:
@@ -115,13 +135,23 @@ def carried_out(
     cores = 2 if macs == 512 else 1
     block, ublock = 16, 16 if u85 else 8
     geometry = Geometry(
-        ofm_depth=channels, height=window.size[0], width=window.size[1],
-        ifm_depth=1 if depthwise else depth, block_depth=block, ifm_bits=8 * ifm.itemsize,
-        ofm_ublock=ublock, depthwise=depthwise, part_kernel=part_kernel,
-        dilation_y=window.dilation[0], dilation_x=window.dilation[1], streams=cores,
-        stride_y=window.stride[0] if u85 else 1, stride_x=window.stride[1] if u85 else 1,
-        macs=macs, sparse=False,
-    )  # fmt: skip
+        ofm_depth=channels,
+        height=window.size[0],
+        width=window.size[1],
+        ifm_depth=1 if depthwise else depth,
+        block_depth=block,
+        ifm_bits=8 * ifm.itemsize,
+        ofm_ublock=ublock,
+        depthwise=depthwise,
+        part_kernel=part_kernel,
+        dilation_y=window.dilation[0],
+        dilation_x=window.dilation[1],
+        streams=cores,
+        stride_y=window.stride[0] if u85 else 1,
+        stride_x=window.stride[1] if u85 else 1,
+        macs=macs,
+        sparse=False,
+    )
     constants, settings = b"", {"WEIGHT_REGION": 0, "SCALE_REGION": 0}
     for core in range(1 if fast else min(cores, channels)):
         places = (order_u85 if u85 else order_u55)(geometry, core)
@@ -129,8 +159,7 @@ def carried_out(
         flat = np.append(weights.reshape(-1), 0)[places]
         stream = raw_stream(flat) if fast else encode([int(w) for w in flat], 5)
         stream += b"\xff" * (-len(stream) % 16)
-        settings |= {f"WEIGHT{core or ''}_BASE": len(constants),
-                     f"WEIGHT{core or ''}_LENGTH": len(stream)}  # fmt: skip
+        settings |= {f"WEIGHT{core or ''}_BASE": len(constants), f"WEIGHT{core or ''}_LENGTH": len(stream)}
         constants += stream
         if core and u85:
             continue
@@ -142,11 +171,14 @@ def carried_out(
     base = -(-ifm.nbytes // 16) * 16
     settings |= COPY | sizes("IFM", ifm.shape, ifm.itemsize) | sizes("OFM", shape, 4)
     settings |= window.settings() | {
-        "IFM_PRECISION": signed | (ifm.itemsize - 1) << 2, "OFM_BASE0": base,
-        "OFM_PRECISION": 1 | 2 << 1 | (0 if u85 else 2 << 14), "OFM_BLK_DEPTH_M1": block - 1,
+        "IFM_PRECISION": signed | (ifm.itemsize - 1) << 2,
+        "OFM_BASE0": base,
+        "OFM_PRECISION": 1 | 2 << 1 | (0 if u85 else 2 << 14),
+        "OFM_BLK_DEPTH_M1": block - 1,
         "OFM_SCALE": IDENTITY,
-        "ACC_FORMAT": cores << 8 if u85 else 0, "ACTIVATION": 1 << 12 if u85 else 0,
-    }  # fmt: skip
+        "ACC_FORMAT": cores << 8 if u85 else 0,
+        "ACTIVATION": 1 << 12 if u85 else 0,
+    }
     settings["KERNEL_STRIDE"] |= int(part_kernel) << 2
     stream = Stream(family, macs).set(settings | more)
     if family == "u65":
@@ -176,9 +208,12 @@ def convolved(window, ifm, weights, bias, zero_point=0, *, depthwise=False):
 
 
 WINDOWS = (
-    Window((1, 1)), Window((3, 3), padding=(1, 1, 1, 1)), Window((2, 3), (2, 1), (1, 2)),
-    Window((3, 2), (1, 3), (2, 1), (2, 0, 1, 1)), Window((5, 1), (3, 2), padding=(0, 0, 2, 0)),
-)  # fmt: skip
+    Window((1, 1)),
+    Window((3, 3), padding=(1, 1, 1, 1)),
+    Window((2, 3), (2, 1), (1, 2)),
+    Window((3, 2), (1, 3), (2, 1), (2, 0, 1, 1)),
+    Window((5, 1), (3, 2), padding=(0, 0, 2, 0)),
+)
 
 
 @for_each("family", FAMILIES)
@@ -199,9 +234,7 @@ def test_that_depthwise_operations_keep_channels_apart(family):
         ifm = rng.integers(0, 256, (9, 7, 19), np.uint8)
         weights = rng.integers(-127, 128, (19, *window.size, 1))
         bias = rng.integers(-(1 << 20), 1 << 20, 19)
-        found = computed(
-            family, window, ifm, weights, bias, depthwise=True, IFM_ZERO_POINT=100
-        )  # fmt: skip
+        found = computed(family, window, ifm, weights, bias, depthwise=True, IFM_ZERO_POINT=100)
         wanted = convolved(window, ifm, weights, bias, 100, depthwise=True)
         assert np.array_equal(found, wanted), number
 
@@ -257,8 +290,7 @@ def test_that_sums_in_parts_are_the_sums(monkeypatch):
 def test_that_a_depthwise_operation_needs_as_many_channels_as_it_gives():
     ifm = np.zeros((4, 4, 3), np.int8)
     with refused("npu-command"):
-        computed("u55", WINDOWS[0], ifm, np.zeros((4, 1, 1, 1), int), np.zeros(4, int),
-                 depthwise=True)  # fmt: skip
+        computed("u55", WINDOWS[0], ifm, np.zeros((4, 1, 1, 1), int), np.zeros(4, int), depthwise=True)
 
 
 def test_that_the_ifm_is_doubled_before_it_is_convolved():
@@ -283,12 +315,20 @@ def test_that_the_ifm_is_doubled_before_it_is_convolved():
 def pooled(family, mode, window, ifm, constants=bytes(16), **more):
     height, width, depth = ifm.shape
     shape = (*window.outputs(height, width), depth)
-    settings = COPY | sizes("IFM", ifm.shape, 1) | sizes("OFM", shape, 4) | window.settings() | {
-        "OFM_BASE0": -(-ifm.nbytes // 16) * 16, "OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14,
-    }  # fmt: skip
+    settings = (
+        COPY
+        | sizes("IFM", ifm.shape, 1)
+        | sizes("OFM", shape, 4)
+        | window.settings()
+        | {"OFM_BASE0": -(-ifm.nbytes // 16) * 16, "OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14}
+    )
     if family == "u85":
-        settings |= {"OFM_PRECISION": 1 | 2 << 1 | 1 << 8, "OFM_SCALE": IDENTITY,
-                     "ACTIVATION": 1 << 12, "ACC_FORMAT": 1 << 8}  # fmt: skip
+        settings |= {
+            "OFM_PRECISION": 1 | 2 << 1 | 1 << 8,
+            "OFM_SCALE": IDENTITY,
+            "ACTIVATION": 1 << 12,
+            "ACC_FORMAT": 1 << 8,
+        }
     stream = Stream(family, FAMILIES[family]).set(settings | more).do("POOL", mode).do("STOP")
     result = Machine(blob_of(stream, ifm, shape, constants)).run([ifm], Options(check=True))
     (counted,) = result.counters
@@ -369,13 +409,28 @@ def product_of(left, right, **more):
         for name, value in sizes("IFM", (1, *right.shape), item).items()
         if "DEPTH" not in name
     }
-    settings = COPY | sizes("IFM", left.shape, item) | ifm2 | sizes("OFM", shape, 4) | {
-        "IFM_PRECISION": 1 | (item - 1) << 2, "IFM2_PRECISION": 1 | (item - 1) << 2,
-        "IFM2_ZERO_POINT": 0, "IFM2_REGION": 1, "IFM2_BASE0": left.nbytes,
-        "IFM2_BASE1": 0, "IFM2_BASE2": 0, "IFM2_BASE3": 0, "IFM2_STRIDE_C": 1,
-        "OFM_BASE0": -(-both.nbytes // 16) * 16, "OFM_PRECISION": 1 | 2 << 1 | 1 << 8,
-        "OFM_SCALE": IDENTITY, "ACTIVATION": 1 << 12, "ACC_FORMAT": 1 << 8,
-    }  # fmt: skip
+    settings = (
+        COPY
+        | sizes("IFM", left.shape, item)
+        | ifm2
+        | sizes("OFM", shape, 4)
+        | {
+            "IFM_PRECISION": 1 | (item - 1) << 2,
+            "IFM2_PRECISION": 1 | (item - 1) << 2,
+            "IFM2_ZERO_POINT": 0,
+            "IFM2_REGION": 1,
+            "IFM2_BASE0": left.nbytes,
+            "IFM2_BASE1": 0,
+            "IFM2_BASE2": 0,
+            "IFM2_BASE3": 0,
+            "IFM2_STRIDE_C": 1,
+            "OFM_BASE0": -(-both.nbytes // 16) * 16,
+            "OFM_PRECISION": 1 | 2 << 1 | 1 << 8,
+            "OFM_SCALE": IDENTITY,
+            "ACTIVATION": 1 << 12,
+            "ACC_FORMAT": 1 << 8,
+        }
+    )
     stream = Stream("u85", 256).set(settings | more).do("CONV", 1).do("STOP")
     result = Machine(blob_of(stream, both, shape, bytes(16))).run([both], Options(check=True))
     assert result.counters[0].macs == left.shape[0] * left.shape[1] * right.size
@@ -384,10 +439,7 @@ def product_of(left, right, **more):
 
 def test_that_the_u85_multiplies_two_feature_maps():
     rng = np.random.default_rng(9)
-    left, right = (
-        rng.integers(-128, 128, (2, 3, 5), np.int8),
-        rng.integers(-128, 128, (4, 5), np.int8),
-    )
+    left, right = (rng.integers(-128, 128, (2, 3, 5), np.int8), rng.integers(-128, 128, (4, 5), np.int8))
     wanted = left.astype(int) @ right.T.astype(int)
     assert np.array_equal(product_of(left, right)[0], wanted)
     moved = (left.astype(int) - 3) @ (right.T.astype(int) + 2)
@@ -422,8 +474,9 @@ def test_that_the_u85_reads_weights_that_are_not_compressed():
     ifm = rng.integers(-128, 128, (4, 4, 40), np.int8)
     weights, bias = rng.integers(-127, 128, (16, 1, 1, 40)), np.arange(16)
     for macs in (256, 512):
-        result = carried_out("u85", Window((1, 1)), ifm, weights, bias, fast=True, macs=macs,
-                             WEIGHT1_BASE=0, WEIGHT1_LENGTH=16)  # fmt: skip
+        result = carried_out(
+            "u85", Window((1, 1)), ifm, weights, bias, fast=True, macs=macs, WEIGHT1_BASE=0, WEIGHT1_LENGTH=16
+        )
         found = result.outputs[0].view(np.int32).reshape(4, 4, 16)
         assert np.array_equal(found, convolved(Window((1, 1)), ifm, weights, bias))
         # The IFM is read in two blocks of 32 channels, or in one of 64.
@@ -450,9 +503,15 @@ def test_that_a_window_of_two_elements_computes(window, count):
 
 @for_each(
     ("scale", "computes"),
-    [((1 << 31) + 1 | 31 << 32, False), (1 << 30 | 30 << 32, False), (1, False),
-     (3 << 29 | 30 << 32, True), (1 << 29 | 30 << 32, True), (2, True)],
-)  # fmt: skip
+    [
+        ((1 << 31) + 1 | 31 << 32, False),
+        (1 << 30 | 30 << 32, False),
+        (1, False),
+        (3 << 29 | 30 << 32, True),
+        (1 << 29 | 30 << 32, True),
+        (2, True),
+    ],
+)
 def test_that_a_pool_of_single_elements_computes_where_it_scales(scale, computes):
     """Vela writes a factor of one as (2**31 + 1) / 2**31 too."""
     ifm = np.random.default_rng(7).integers(-128, 128, (3, 3, 4), np.int8)
@@ -466,8 +525,16 @@ def test_that_a_pool_with_a_scale_for_each_channel_computes():
     ifm = np.random.default_rng(8).integers(-128, 128, (3, 3, 4), np.int8)
     rows = [(5, 3, 1), (-7, 1, 0), (0, 9, 2), (100, 1, 3)]
     constants = b"".join(record(*row, "ethos-u55") for row in rows) + bytes(8)
-    found, counted = pooled("u55", 0, WINDOWS[0], ifm, constants=constants, SCALE_REGION=0,
-                            SCALE_BASE=0, OFM_PRECISION=1 | 2 << 1 | 2 << 14)  # fmt: skip
+    found, counted = pooled(
+        "u55",
+        0,
+        WINDOWS[0],
+        ifm,
+        constants=constants,
+        SCALE_REGION=0,
+        SCALE_BASE=0,
+        OFM_PRECISION=1 | 2 << 1 | 2 << 14,
+    )
     for channel, (bias, scale, shift) in enumerate(rows):
         wanted = np.floor((ifm[..., channel].astype(int) + bias) * scale / (1 << shift) + 0.5)
         assert np.array_equal(found[..., channel], wanted)
@@ -476,9 +543,12 @@ def test_that_a_pool_with_a_scale_for_each_channel_computes():
 
 def test_that_sums_of_channels_leave_the_zero_point_out_and_spend_work():
     ifm = np.random.default_rng(9).integers(-128, 128, (3, 5, 4), np.int8)
-    settings = COPY | sizes("IFM", ifm.shape, 1) | sizes("OFM", (3, 5, 1), 4) | {
-        "OFM_BASE0": 64, "OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14, "IFM_ZERO_POINT": 3,
-    }  # fmt: skip
+    settings = (
+        COPY
+        | sizes("IFM", ifm.shape, 1)
+        | sizes("OFM", (3, 5, 1), 4)
+        | {"OFM_BASE0": 64, "OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14, "IFM_ZERO_POINT": 3}
+    )
     stream = Stream().set(settings).do("POOL", 2).do("STOP")
     machine = Machine(blob_of(stream, ifm, (3, 5, 1), bytes(16)))
     # Every output, and every input that is added up.

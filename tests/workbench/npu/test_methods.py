@@ -25,9 +25,7 @@ def number(content, kind="int"):
     return Value(kind, content=content)
 
 
-def program(
-    values, calls, inputs=(0,), outputs=(1,), *, kernels=(), delegates=(), constants=(), initial=()
-):
+def program(values, calls, inputs=(0,), outputs=(1,), *, kernels=(), delegates=(), constants=(), initial=()):
     method = Method("forward", tuple(values), inputs, outputs, kernels, delegates, tuple(calls), ())
     return Program(method, constants, initial=initial)
 
@@ -54,8 +52,7 @@ def test_that_a_jump_is_taken_where_its_condition_is_false(condition, chosen):
 
 
 def test_that_a_loop_may_go_back_to_the_first_instruction():
-    values = [tensor(1, dtype="bool"), tensor(), number(True, "bool"), number(False, "bool"),
-              number(7)]  # fmt: skip
+    values = [tensor(1, dtype="bool"), tensor(), number(True, "bool"), number(False, "bool"), number(7)]
     calls = [
         Call("jump", 2, (0,)),
         Call("jump", 4, (3,)),
@@ -83,10 +80,14 @@ def test_that_a_loop_without_an_end_and_a_jump_before_the_start_are_refused():
 @for_each(
     "call",
     [
-        Call("something"), Call("kernel", 1, (0, 1)), Call("kernel", -1, (0, 1)),
-        Call("kernel", 0, ()), Call("delegate", 0, (0, 1)), Call("delegate", -1, (0, 1)),
+        Call("something"),
+        Call("kernel", 1, (0, 1)),
+        Call("kernel", -1, (0, 1)),
+        Call("kernel", 0, ()),
+        Call("delegate", 0, (0, 1)),
+        Call("delegate", -1, (0, 1)),
     ],
-)  # fmt: skip
+)
 def test_that_calls_of_what_is_not_there_are_refused(call):
     made = program([tensor(1), tensor(1)], [call], kernels=(CLIPPED,))
     with refused("program-damaged"):
@@ -101,15 +102,20 @@ def test_that_a_kernel_gets_its_arguments_without_its_outputs():
         return [np.full(o.shape, 7, o.dtype) for o in outputs]
 
     values = [
-        tensor(2), tensor(3), tensor(4, dtype="int32"), number(5), number((3, 3), "list of int"),
-        number((0.5, 2.0), "list of float"), number("text", "text"), number(None, "none"),
-        number((0, 2), "list of tensors"), number((1, 2), "list of tensors"),
-    ]  # fmt: skip
+        tensor(2),
+        tensor(3),
+        tensor(4, dtype="int32"),
+        number(5),
+        number((3, 3), "list of int"),
+        number((0.5, 2.0), "list of float"),
+        number("text", "text"),
+        number(None, "none"),
+        number((0, 2), "list of tensors"),
+        number((1, 2), "list of tensors"),
+    ]
     taken = np.array([1.0, 2.0], np.float32)
     call = Call("kernel", 0, (0, 3, 4, 5, 6, 7, 1, 1))
-    assert ran(program(values, [call], kernels=("a::b",)), taken, operators=operators) == [
-        [7.0] * 3
-    ]
+    assert ran(program(values, [call], kernels=("a::b",)), taken, operators=operators) == [[7.0] * 3]
     name, (first, *others), planned = seen[0]
     assert (name, first.tolist()) == ("a::b", [1.0, 2.0])
     assert others == [5, [5, 5], [0.5, 2.0], "text", None]
@@ -128,9 +134,13 @@ def test_that_a_list_of_outputs_may_have_two_values():
         return [np.full(o.shape, 7, o.dtype) for o in outputs]
 
     values = [
-        tensor(2), tensor(3), tensor(4), number(5),
-        number((1, 2), "list of tensors"), number((1, 2), "list of tensors"),
-    ]  # fmt: skip
+        tensor(2),
+        tensor(3),
+        tensor(4),
+        number(5),
+        number((1, 2), "list of tensors"),
+        number((1, 2), "list of tensors"),
+    ]
     call = Call("kernel", 0, (0, 3, 4, 5))
     split = program(values, [call], outputs=(1, 2), kernels=("a::split.out",))
     assert ran(split, np.ones(2, np.float32), operators=operators) == [[7.0] * 3, [7.0] * 4]
@@ -141,9 +151,11 @@ def test_that_a_list_of_outputs_may_have_two_values():
 def test_that_a_tensor_that_nothing_writes_is_a_view_of_what_lies_at_its_address(memory_id):
     place = {"memory_id": memory_id, "offset": 64}
     values = [
-        tensor(2, 3, order=(1, 0), **place), tensor(3, 2, **place),
-        tensor(4, **place), tensor(3, 2, memory_id=2, offset=64),
-    ]  # fmt: skip
+        tensor(2, 3, order=(1, 0), **place),
+        tensor(3, 2, **place),
+        tensor(4, **place),
+        tensor(3, 2, memory_id=2, offset=64),
+    ]
     given = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert ran(program(values, []), given) == [[[0, 3], [1, 4], [2, 5]]]
     for elsewhere in (2, 3):
@@ -158,8 +170,13 @@ def test_that_numbers_in_a_list_are_an_argument_also_where_they_are_those_of_the
         seen.append((name, [np.asarray(one).tolist() for one in arguments], len(outputs)))
         return [np.full(o.shape, 7, o.dtype) for o in outputs]
 
-    values = [tensor(2), tensor(3), tensor(4), number((1.0, 2.0), "list of float"),
-              number((1, 2), "list of tensors")]  # fmt: skip
+    values = [
+        tensor(2),
+        tensor(3),
+        tensor(4),
+        number((1.0, 2.0), "list of float"),
+        number((1, 2), "list of tensors"),
+    ]
     made = program(values, [Call("kernel", 0, (0, 3, 4))], outputs=(1, 2), kernels=("a::b",))
     assert ran(made, np.ones(2, np.float32), operators=operators) == [[7.0] * 3, [7.0] * 4]
     assert seen == [("a::b", [[1.0, 1.0], [1.0, 2.0]], 2)]
@@ -193,8 +210,11 @@ def test_that_a_kernel_with_wrong_arguments_is_refused():
 
 def test_that_constants_are_read_by_their_number_and_in_their_order_in_memory():
     stored = memoryview(np.arange(6, dtype=np.int16).tobytes())
-    values = [tensor(1), tensor(3, 2, dtype="int16", order=(1, 0), constant=1),
-              tensor(6, dtype="int16", constant=1)]  # fmt: skip
+    values = [
+        tensor(1),
+        tensor(3, 2, dtype="int16", order=(1, 0), constant=1),
+        tensor(6, dtype="int16", constant=1),
+    ]
     made = program(values, [], outputs=(1, 2), constants=(memoryview(b""), stored))
     turned = np.arange(6).reshape(2, 3).T.tolist()
     assert ran(made, np.zeros(1, np.float32)) == [turned, list(range(6))]
@@ -203,10 +223,12 @@ def test_that_constants_are_read_by_their_number_and_in_their_order_in_memory():
 @for_each(
     "value",
     [
-        tensor(3, dtype="int16"), tensor(3, dtype="int16", constant=2),
-        tensor(4, dtype="int16", constant=1), tensor(-3, dtype="int16", constant=1),
+        tensor(3, dtype="int16"),
+        tensor(3, dtype="int16", constant=2),
+        tensor(4, dtype="int16", constant=1),
+        tensor(-3, dtype="int16", constant=1),
     ],
-)  # fmt: skip
+)
 def test_that_a_constant_that_is_not_there_is_refused(value):
     made = program([tensor(1), value], [], constants=(memoryview(b""), memoryview(bytes(6))))
     with refused("program-damaged"):
@@ -217,8 +239,13 @@ def test_that_a_constant_that_is_not_there_is_refused(value):
 def test_that_a_mutable_buffer_begins_with_its_first_content_and_not_with_a_constant(memory_id):
     constant, first = np.float32([1, 2]).tobytes(), np.float32([3, 4]).tobytes()
     values = [tensor(1), tensor(2, constant=1, memory_id=memory_id), tensor(2, constant=1)]
-    made = program(values, [], outputs=(1, 2), constants=(memoryview(b""), memoryview(constant)),
-                   initial=(memoryview(b""), memoryview(first)))  # fmt: skip
+    made = program(
+        values,
+        [],
+        outputs=(1, 2),
+        constants=(memoryview(b""), memoryview(constant)),
+        initial=(memoryview(b""), memoryview(first)),
+    )
     assert ran(made, np.zeros(1, np.float32)) == [[3, 4], [1, 2]]
 
 
@@ -230,14 +257,16 @@ def test_that_a_mutable_buffer_without_content_is_refused():
 
 
 def test_that_a_constant_may_have_no_elements():
-    made = program([tensor(1), tensor(2, 0, constant=1)], [],
-                   constants=(memoryview(b""), memoryview(b"")))  # fmt: skip
+    made = program([tensor(1), tensor(2, 0, constant=1)], [], constants=(memoryview(b""), memoryview(b"")))
     assert ran(made, np.zeros(1, np.float32)) == [[[], []]]
 
 
 def test_that_a_single_number_is_a_tensor_without_axes():
-    made = program([tensor(1), tensor(dtype="float32", constant=1)], [],
-                   constants=(memoryview(b""), memoryview(np.float32(2.5).tobytes())))  # fmt: skip
+    made = program(
+        [tensor(1), tensor(dtype="float32", constant=1)],
+        [],
+        constants=(memoryview(b""), memoryview(np.float32(2.5).tobytes())),
+    )
     assert ran(made, np.zeros(1, np.float32)) == [2.5]
 
 
@@ -246,8 +275,9 @@ def delegated(calls=None, **fields):
     blob = Stream().set(COPY).do("POOL", 1).do("STOP").blob()
     shape = {"dtype": "int8", "shape": (1, 1, 4, 8), "dim_order": (0, 1, 2, 3)} | fields
     values = [Value("tensor", "int8", (1, 1, 4, 8), (0, 1, 2, 3)), Value("tensor", **shape)]
-    return program(values, calls or [Call("delegate", 0, (0, 1))],
-                   delegates=(Delegate(ETHOS_U, memoryview(blob), {}),))  # fmt: skip
+    return program(
+        values, calls or [Call("delegate", 0, (0, 1))], delegates=(Delegate(ETHOS_U, memoryview(blob), {}),)
+    )
 
 
 def test_that_a_delegate_gives_a_tensor_of_the_program():
@@ -297,11 +327,17 @@ def test_that_only_tensors_can_be_inputs_and_outputs():
 @for_each(
     ("dtype", "given", "fits"),
     [
-        ("int8", np.int8, True), ("int8", np.uint8, True), ("uint8", np.bool_, True),
-        ("int8", np.int16, False), ("int16", np.uint16, True), ("float32", np.float64, True),
-        ("float32", np.int32, False), ("int32", np.float32, False), ("bool", np.int8, True),
+        ("int8", np.int8, True),
+        ("int8", np.uint8, True),
+        ("uint8", np.bool_, True),
+        ("int8", np.int16, False),
+        ("int16", np.uint16, True),
+        ("float32", np.float64, True),
+        ("float32", np.int32, False),
+        ("int32", np.float32, False),
+        ("bool", np.int8, True),
     ],
-)  # fmt: skip
+)
 def test_that_inputs_have_the_kind_and_the_width_of_the_program(dtype, given, fits):
     made = program([tensor(2, dtype=dtype), tensor(2, dtype=dtype)], [Call("move", values=(0, 1))])
     if fits:
@@ -334,10 +370,12 @@ def raw(shape, item_bytes=1):
 @for_each(
     ("shape", "kept"),
     [
-        ((1, 1, 1, 1, 4, 8), (1, 4, 8)), ((2, 1, 1, 1, 2, 8), (2, 1, 1, 1, 2, 8)),
-        ((1, 2, 1, 1, 2, 8), (1, 2, 1, 1, 2, 8)), ((1, 1, 1, 1, 1, 1), (1, 1)),
+        ((1, 1, 1, 1, 4, 8), (1, 4, 8)),
+        ((2, 1, 1, 1, 2, 8), (2, 1, 1, 1, 2, 8)),
+        ((1, 2, 1, 1, 2, 8), (1, 2, 1, 1, 2, 8)),
+        ((1, 1, 1, 1, 1, 1), (1, 1)),
     ],
-)  # fmt: skip
+)
 def test_that_of_the_leading_axes_of_a_raw_delegate_one_is_kept(shape, kept):
     assert load(raw(shape)).inputs[0].shape == kept
 
@@ -351,9 +389,8 @@ def test_that_a_raw_delegate_has_integers_of_its_widths(item_bytes, dtype):
 
 @for_each(
     ("shape", "item_bytes"),
-    [((1, 1, 1, 1, 4, 8), 3), ((1, 1, 1, 1, 4, 8), 0), ((1, 1, 1, 1, 0, 8), 1),
-     ((1, 1, 1, 1, -4, -8), 1)],
-)  # fmt: skip
+    [((1, 1, 1, 1, 4, 8), 3), ((1, 1, 1, 1, 4, 8), 0), ((1, 1, 1, 1, 0, 8), 1), ((1, 1, 1, 1, -4, -8), 1)],
+)
 def test_that_a_raw_delegate_with_a_size_that_cannot_be_is_refused(shape, item_bytes):
     with refused("program-damaged"):
         load(raw(shape, item_bytes))

@@ -16,10 +16,17 @@ A = np.random.default_rng(0).integers(-128, 128, 32).astype(np.int64)
 B = np.random.default_rng(1).integers(-128, 128, 32).astype(np.int64)
 SHAPE = (1, 4, 8)
 IDENTITY_U85 = 1 << 13 << 32 | 1
-U85 = COPY | SECOND | {
-    "OFM_PRECISION": 1 | 1 << 8, "OFM_SCALE": IDENTITY_U85, "IFM_SCALE": IDENTITY_U85,
-    "IFM2_SCALE": IDENTITY_U85, "IFM_BROADCAST": 0,
-}  # fmt: skip
+U85 = (
+    COPY
+    | SECOND
+    | {
+        "OFM_PRECISION": 1 | 1 << 8,
+        "OFM_SCALE": IDENTITY_U85,
+        "IFM_SCALE": IDENTITY_U85,
+        "IFM2_SCALE": IDENTITY_U85,
+        "IFM_BROADCAST": 0,
+    }
+)
 
 
 def elementwise(mode, settings=None, *, u85=False):
@@ -41,11 +48,8 @@ def clipped(values):
 @for_each("u85", [False, True])
 @for_each(
     ("mode", "expected"),
-    [
-        (0, A * B), (1, A + B), (2, A - B), (3, np.minimum(A, B)), (4, np.maximum(A, B)),
-        (6, np.abs(A)),
-    ],
-)  # fmt: skip
+    [(0, A * B), (1, A + B), (2, A - B), (3, np.minimum(A, B)), (4, np.maximum(A, B)), (6, np.abs(A))],
+)
 def test_that_both_families_compute_the_common_operations(mode, expected, u85):
     assert elementwise(mode, u85=u85) == clipped(expected)
 
@@ -53,11 +57,18 @@ def test_that_both_families_compute_the_common_operations(mode, expected, u85):
 @for_each(
     ("mode", "expected"),
     [
-        (16, -(A == B).astype(int)), (17, -(A != B).astype(int)), (18, -(A >= B).astype(int)),
-        (19, -(A > B).astype(int)), (33, A & B), (34, A | B), (35, A ^ B), (36, ~A), (42, A & ~B),
+        (16, -(A == B).astype(int)),
+        (17, -(A != B).astype(int)),
+        (18, -(A >= B).astype(int)),
+        (19, -(A > B).astype(int)),
+        (33, A & B),
+        (34, A | B),
+        (35, A ^ B),
+        (36, ~A),
+        (42, A & ~B),
         (11, np.trunc(A / B).astype(int)),
     ],
-)  # fmt: skip
+)
 def test_that_the_u85_compares_divides_and_combines_bits(mode, expected):
     assert elementwise(mode, u85=True) == clipped(expected)
 
@@ -110,9 +121,10 @@ def test_that_operand_order_exchanges_operands_and_their_scales():
 @for_each(("mode", "first"), [(1, True), (2, False)])
 def test_that_one_operand_has_a_scale_and_the_other_a_fixed_shift(mode, first):
     settings = {
-        "IFM_PRECISION": 1 | mode << 8 | 2 << 14, "OPA_SCALE": 10 << 32 | 3 << 29,
+        "IFM_PRECISION": 1 | mode << 8 | 2 << 14,
+        "OPA_SCALE": 10 << 32 | 3 << 29,
         "OFM_SCALE": 19 << 32 | 1,
-    }  # fmt: skip
+    }
     scaled, other = (A, B) if first else (B, A)
     assert elementwise(1, settings) == clipped(3 * scaled + other)
 
@@ -158,9 +170,12 @@ def test_that_leaky_relu_scales_negative_values_only():
 
 
 WIDE = {
-    "IFM_PRECISION": 1 | 2 << 2, "IFM2_PRECISION": 1 | 2 << 2, "IFM_DEPTH_M1": 1,
-    "OFM_DEPTH_M1": 1, "OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14,
-}  # fmt: skip
+    "IFM_PRECISION": 1 | 2 << 2,
+    "IFM2_PRECISION": 1 | 2 << 2,
+    "IFM_DEPTH_M1": 1,
+    "OFM_DEPTH_M1": 1,
+    "OFM_PRECISION": 1 | 2 << 1 | 1 << 8 | 2 << 14,
+}
 
 
 def wide(mode, first, second, **more):
@@ -178,9 +193,7 @@ def test_that_bits_of_int32_are_counted_and_shifted():
     assert wide(8, values, shifts) == [
         v if not s else (v + (1 << s - 1)) >> s for v, s in zip(values, shifts, strict=True)
     ]
-    wrapped = [
-        ((v << s) + (1 << 31) & 0xFFFFFFFF) - (1 << 31) for v, s in zip(values, shifts, strict=True)
-    ]
+    wrapped = [((v << s) + (1 << 31) & 0xFFFFFFFF) - (1 << 31) for v, s in zip(values, shifts, strict=True)]
     assert wide(9, values, shifts) == wrapped
 
 
@@ -232,17 +245,17 @@ def test_that_the_ifm_is_doubled(mode, expected):
     assert found.tolist() == wanted
 
 
-@for_each(
-    ("order", "axes"),
-    [(1, (1, 0, 2)), (2, (0, 2, 1)), (3, (1, 2, 0)), (6, (2, 0, 1)), (7, (2, 1, 0))],
-)
+@for_each(("order", "axes"), [(1, (1, 0, 2)), (2, (0, 2, 1)), (3, (1, 2, 0)), (6, (2, 0, 1)), (7, (2, 1, 0))])
 def test_that_the_u85_transposes_its_output(order, axes):
     height, width, depth = np.array(SHAPE)[list(axes)].tolist()
     settings = {name: value for name, value in U85.items() if not name.startswith("OP")} | {
-        "OFM_PRECISION": 1 | 1 << 8 | order << 11, "OFM_HEIGHT0_M1": height - 1,
-        "OFM_HEIGHT1_M1": height - 1, "OFM_WIDTH0_M1": width - 1, "OFM_STRIDE_X": depth,
+        "OFM_PRECISION": 1 | 1 << 8 | order << 11,
+        "OFM_HEIGHT0_M1": height - 1,
+        "OFM_HEIGHT1_M1": height - 1,
+        "OFM_WIDTH0_M1": width - 1,
+        "OFM_STRIDE_X": depth,
         "OFM_STRIDE_Y": depth * width,
-    }  # fmt: skip
+    }
     blob = Stream("u85", 256).set(settings).do("POOL", 3).do("STOP").blob()
     found = Machine(blob).run([A.astype(np.int8)]).outputs[0].view(np.int8)
     assert found.tolist() == A.reshape(SHAPE).transpose(axes).reshape(-1).tolist()
@@ -261,19 +274,32 @@ def resized(mode, shape, size, axes, shift=16, options=None, **more):
     """Return a resize of int8 [H, W, 1] to another size; an axis is (n, d, offset)."""
     ifm = A[: shape[0] * shape[1]].astype(np.int8)
     settings = {name: value for name, value in U85.items() if not name.startswith("OP")} | {
-        "IFM_DEPTH_M1": 0, "OFM_DEPTH_M1": 0, "IFM_WIDTH0_M1": shape[1] - 1,
-        "IFM_HEIGHT0_M1": shape[0] - 1, "IFM_HEIGHT1_M1": shape[0] - 1, "IFM_STRIDE_X": 1,
-        "IFM_STRIDE_Y": shape[1], "OFM_HEIGHT_M1": size[0] - 1, "OFM_WIDTH_M1": size[1] - 1,
-        "OFM_HEIGHT0_M1": size[0] - 1, "OFM_HEIGHT1_M1": size[0] - 1,
-        "OFM_WIDTH0_M1": size[1] - 1, "OFM_STRIDE_X": 4, "OFM_STRIDE_Y": 4 * size[1],
-        "OFM_PRECISION": 1 | 2 << 1 | 1 << 8, "OFM_SCALE": (1 << 13 | shift) << 32 | 1,
-        "ACTIVATION": 1 << 12, "KERNEL_HEIGHT_M1": shape[0] - 1, "KERNEL_WIDTH_M1": shape[1] - 1,
-    }  # fmt: skip
+        "IFM_DEPTH_M1": 0,
+        "OFM_DEPTH_M1": 0,
+        "IFM_WIDTH0_M1": shape[1] - 1,
+        "IFM_HEIGHT0_M1": shape[0] - 1,
+        "IFM_HEIGHT1_M1": shape[0] - 1,
+        "IFM_STRIDE_X": 1,
+        "IFM_STRIDE_Y": shape[1],
+        "OFM_HEIGHT_M1": size[0] - 1,
+        "OFM_WIDTH_M1": size[1] - 1,
+        "OFM_HEIGHT0_M1": size[0] - 1,
+        "OFM_HEIGHT1_M1": size[0] - 1,
+        "OFM_WIDTH0_M1": size[1] - 1,
+        "OFM_STRIDE_X": 4,
+        "OFM_STRIDE_Y": 4 * size[1],
+        "OFM_PRECISION": 1 | 2 << 1 | 1 << 8,
+        "OFM_SCALE": (1 << 13 | shift) << 32 | 1,
+        "ACTIVATION": 1 << 12,
+        "KERNEL_HEIGHT_M1": shape[0] - 1,
+        "KERNEL_WIDTH_M1": shape[1] - 1,
+    }
     for name, (parts, distance, offset) in zip("YX", axes, strict=True):
         settings |= {
-            f"RESIZE_{name}_SCALE_N_M1": parts - 1, f"RESIZE_{name}_OFFSET": offset & 0xFFF,
+            f"RESIZE_{name}_SCALE_N_M1": parts - 1,
+            f"RESIZE_{name}_OFFSET": offset & 0xFFF,
             f"RESIZE_{name}_STEP": (distance // parts) << 32 | distance % parts,
-        }  # fmt: skip
+        }
     blob = Stream("u85", 256).set(settings | more).do("RESIZE", mode).do("STOP")
     made = Machine(blob.blob(scratch=512, ports=((0, ifm.size), (64, 4 * size[0] * size[1]))))
     found = made.run([ifm], options).outputs[0].view(np.int32).reshape(size)
@@ -306,11 +332,14 @@ def resize_by_definition(mode, values, size, axes):
 @for_each(
     ("shape", "size", "axes"),
     [
-        ((4, 6), (7, 12), ((4, 2, -1), (4, 2, 1))), ((3, 3), (5, 5), ((2, 1, 0), (2, 1, 0))),
-        ((5, 4), (2, 3), ((2, 5, 1), (3, 4, -2))), ((1, 1), (3, 2), ((4, 1, -3), (2, 3, 1))),
-        ((2, 2), (4, 3), ((2, 1, 1), (2, 1, 2))), ((4, 4), (6, 5), ((5, 2, 0), (5, 3, -1))),
+        ((4, 6), (7, 12), ((4, 2, -1), (4, 2, 1))),
+        ((3, 3), (5, 5), ((2, 1, 0), (2, 1, 0))),
+        ((5, 4), (2, 3), ((2, 5, 1), (3, 4, -2))),
+        ((1, 1), (3, 2), ((4, 1, -3), (2, 3, 1))),
+        ((2, 2), (4, 3), ((2, 1, 1), (2, 1, 2))),
+        ((4, 4), (6, 5), ((5, 2, 0), (5, 3, -1))),
     ],
-)  # fmt: skip
+)
 def test_that_resizing_follows_the_definition_of_tosa(mode, shape, size, axes):
     values, found = resized(mode, shape, size, axes)
     assert found.tolist() == resize_by_definition(mode, values, size, axes).tolist()
@@ -354,8 +383,15 @@ def test_that_two_cores_share_channels_only_where_they_run_in_parallel():
     rows = [(5, 3, 1), (-7, 4, 2), (9, 5, 3)]
     for parallel, order in ((0, rows), (1, [rows[0], rows[2], rows[1]]), (2, rows)):
         first = b"".join(record(*row, "ethos-u65") for row in order)
-        held = state("ethos-u65", 512, first + bytes(6), SCALE_REGION=0, SCALE_BASE=0,
-                     SCALE1_BASE=20, PARALLEL_MODE=parallel)  # fmt: skip
+        held = state(
+            "ethos-u65",
+            512,
+            first + bytes(6),
+            SCALE_REGION=0,
+            SCALE_BASE=0,
+            SCALE1_BASE=20,
+            PARALLEL_MODE=parallel,
+        )
         assert channel_scales(held, 3).bias.tolist() == [5, -7, 9]
 
 
@@ -380,9 +416,7 @@ def test_that_modes_that_do_not_exist_are_refused(settings, u85, code):
 
 
 def test_that_elementwise_operations_spend_work_for_each_output():
-    blob = (
-        Stream().set(COPY | SECOND).do("ELEMENTWISE", 1).do("STOP").blob(ports=((0, 64), (64, 32)))
-    )
+    blob = Stream().set(COPY | SECOND).do("ELEMENTWISE", 1).do("STOP").blob(ports=((0, 64), (64, 32)))
     machine, inputs = Machine(blob), [np.concatenate([A, B]).astype(np.int8)]
     assert machine.run(inputs, Options(limits=Limits(work=32))).outputs
     with refused("npu-limit"):
@@ -414,8 +448,7 @@ def test_that_a_scalar_without_a_sign_is_read_as_such():
 @for_each("side", ["IFM", "IFM2"])
 @for_each("precision", [1, 0])
 def test_that_an_operand_without_storage_is_the_scalar(side, precision):
-    settings = {f"{side}_PRECISION": precision | 3 << 14, "OP_SCALAR": 7,
-                f"{side}_ZERO_POINT": 0xFFFE}  # fmt: skip
+    settings = {f"{side}_PRECISION": precision | 3 << 14, "OP_SCALAR": 7, f"{side}_ZERO_POINT": 0xFFFE}
     number = 7 - (-2 if precision else 0xFFFE)
     a, b = (number, B) if side == "IFM" else (A, number)
     found = elementwise(2, settings, u85=True)
@@ -437,12 +470,20 @@ def scaled_apart(bits, scale, shift):
     reach = 1 << bits - 1
     values = np.random.default_rng(bits).integers(-reach, reach, 32 // item)
     stream = Stream().set(
-        COPY | SECOND, IFM_PRECISION=1 | (item - 1) << 2 | 1 << 8, IFM_DEPTH_M1=8 // item // 2 - 1,
-        IFM2_PRECISION=1 | (item - 1) << 2, IFM2_BROADCAST=1 << 7, IFM2_SCALAR=1,
-        IFM_STRIDE_X=4, IFM_STRIDE_Y=16, OFM_DEPTH_M1=8 // item // 2 - 1, OFM_STRIDE_X=16,
-        OFM_STRIDE_Y=64, OFM_PRECISION=1 | 2 << 1 | 1 << 8 | 2 << 14,
+        COPY | SECOND,
+        IFM_PRECISION=1 | (item - 1) << 2 | 1 << 8,
+        IFM_DEPTH_M1=8 // item // 2 - 1,
+        IFM2_PRECISION=1 | (item - 1) << 2,
+        IFM2_BROADCAST=1 << 7,
+        IFM2_SCALAR=1,
+        IFM_STRIDE_X=4,
+        IFM_STRIDE_Y=16,
+        OFM_DEPTH_M1=8 // item // 2 - 1,
+        OFM_STRIDE_X=16,
+        OFM_STRIDE_Y=64,
+        OFM_PRECISION=1 | 2 << 1 | 1 << 8 | 2 << 14,
         OPA_SCALE=shift << 32 | scale,
-    )  # fmt: skip
+    )
     blob = stream.do("ELEMENTWISE", 1).do("STOP").blob(ports=((0, 32), (64, 64)))
     inputs = values.astype(f"<i{item}").view(np.uint8)
     found = Machine(blob).run([inputs]).outputs[0].view(np.int32).reshape(4, 4)

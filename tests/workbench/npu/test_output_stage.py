@@ -28,8 +28,7 @@ def state(family="ethos-u55", macs=128, constants=b"", options=None, **settings)
     for name, value in {**COPY, "OFM_WIDTH_M1": 0, "OFM_DEPTH_M1": 3, **settings}.items():
         registers.set(name, value)
     memory = Memory(constants, 1 << 12, limit=1 << 24, checked=False)
-    return State(registers.device, registers, memory, options or Options(counters=True),
-                 WeightCache())  # fmt: skip
+    return State(registers.device, registers, memory, options or Options(counters=True), WeightCache())
 
 
 def stage(scale=None, channels=None, bits=32, *, signed=True, **settings):
@@ -58,16 +57,17 @@ def test_that_results_are_exact_up_to_the_largest_accumulators(count, rounding, 
         scale = generator.randrange(1, 1 << generator.randrange(1, 32))
         reach = min(1 << 47, (1 << 60 + min(shift, 1)) // scale)
         values = [generator.randrange(-reach, reach) for _ in range(4)]
-        bias = [generator.randrange(-(1 << 39), 1 << 39) >> generator.randrange(40)
-                for _ in range(4)]  # fmt: skip
+        bias = [generator.randrange(-(1 << 39), 1 << 39) >> generator.randrange(40) for _ in range(4)]
         values = [v if abs(v + b) < 1 << 47 else 0 for v, b in zip(values, bias, strict=True)]
         if (scale, shift) == (1, 0):
             continue
         found = stage(
             Scale(scale, shift, rounding),
             ChannelScales(np.array(bias), np.ones(4, np.int64), np.zeros(4, np.int64)),
-            bits=64, OFM_ZERO_POINT=zero_point, ACTIVATION=0,
-        ).apply(np.array(values).reshape(1, 1, 4))  # fmt: skip
+            bits=64,
+            OFM_ZERO_POINT=zero_point,
+            ACTIVATION=0,
+        ).apply(np.array(values).reshape(1, 1, 4))
         wanted = [
             stored(stored(exact(v + b, scale, shift, rounding), 64) + zero, 64)
             for v, b in zip(values, bias, strict=True)
@@ -84,19 +84,18 @@ def test_that_results_just_below_a_half_are_not_rounded_up(zero_point):
             below = ((1 << shift - 1) - 1) // scale
             for value in (below, below + 1, -below, -below - 1):
                 found = stage(
-                    Scale(scale, shift, Rounding.NATURAL), plain(7), bits=64,
-                    OFM_ZERO_POINT=zero_point, ACTIVATION=0,
-                ).apply(np.full((1, 1, 4), value - 7))  # fmt: skip
+                    Scale(scale, shift, Rounding.NATURAL),
+                    plain(7),
+                    bits=64,
+                    OFM_ZERO_POINT=zero_point,
+                    ACTIVATION=0,
+                ).apply(np.full((1, 1, 4), value - 7))
                 wanted = exact(value, scale, shift, Rounding.NATURAL) + zero
                 assert found.reshape(-1).tolist() == [wanted] * 4, (shift, scale, value)
 
 
 def test_that_each_channel_has_its_bias_scale_and_shift():
-    bias, scale, shift = (
-        np.array([5, -7, 0, 1]),
-        np.array([3, 1 << 30, 1, 7]),
-        np.array([1, 31, 0, 3]),
-    )
+    bias, scale, shift = (np.array([5, -7, 0, 1]), np.array([3, 1 << 30, 1, 7]), np.array([1, 31, 0, 3]))
     values = np.array([[[10, 1000, -3, 99]]])
     found = stage(None, ChannelScales(bias, scale, shift), OFM_ZERO_POINT=4).apply(values)
     rows = zip(values[0, 0].tolist(), bias.tolist(), scale.tolist(), shift.tolist(), strict=True)
@@ -134,10 +133,7 @@ def test_that_results_of_32_bits_are_clamped_on_the_u85_or_by_force():
     assert unsigned.apply(np.array([[[-9, 70000, 0, 3]]])).tolist() == [[[1, 65534, 1, 3]]]
     u85 = {"family": "ethos-u85", "macs": 256}
     assert stage(**u85, **wide).apply(values).reshape(-1).tolist()[:2] == [-2, 5]
-    assert stage(ACTIVATION=1 << 12, **u85, **wide).apply(values).reshape(-1).tolist()[:2] == [
-        -9,
-        6,
-    ]
+    assert stage(ACTIVATION=1 << 12, **u85, **wide).apply(values).reshape(-1).tolist()[:2] == [-9, 6]
     narrow = stage(bits=8, ACTIVATION=1 << 12, **u85)
     narrow.apply(np.array([[[200, 0, 0, 0]]]))
     assert [f.code for f in narrow._state.findings] == ["store-range"]
@@ -145,10 +141,19 @@ def test_that_results_of_32_bits_are_clamped_on_the_u85_or_by_force():
 
 @for_each(
     ("activation", "family"),
-    [(1 << 12, "ethos-u55"), (4 << 12, "ethos-u55"), (1, "ethos-u55"), (24, "ethos-u55"),
-     (3, "ethos-u55"), (4, "ethos-u55"), (10, "ethos-u85"), (11, "ethos-u85"), (2, "ethos-u85"),
-     (31, "ethos-u85")],
-)  # fmt: skip
+    [
+        (1 << 12, "ethos-u55"),
+        (4 << 12, "ethos-u55"),
+        (1, "ethos-u55"),
+        (24, "ethos-u55"),
+        (3, "ethos-u55"),
+        (4, "ethos-u55"),
+        (10, "ethos-u85"),
+        (11, "ethos-u85"),
+        (2, "ethos-u85"),
+        (31, "ethos-u85"),
+    ],
+)
 def test_that_functions_that_do_not_exist_or_are_not_public_are_refused(activation, family):
     macs = 256 if family == "ethos-u85" else 128
     with pytest.raises(ModeFault):
@@ -158,12 +163,15 @@ def test_that_functions_that_do_not_exist_or_are_not_public_are_refused(activati
 def looked_up(code, values, table, bits=8, family="ethos-u55", *, signed=True, slot=0, clip=0):
     u85 = family == "ethos-u85"
     activation = (code | slot << 5 | 1 << 12) if u85 else (code + slot | clip << 12)
-    held = state(family, 256 if u85 else 128, ACTIVATION=activation, ACTIVATION_MIN=0x8000,
-                 ACTIVATION_MAX=0x7FFF,
-                 OFM_PRECISION=int(signed) | BITS[bits] << 1 | 1 << 8 | 2 << 14)  # fmt: skip
-    held.memory.load_table(
-        table.nbytes * slot if u85 else 256 * slot, table.reshape(-1).view(np.uint8)
+    held = state(
+        family,
+        256 if u85 else 128,
+        ACTIVATION=activation,
+        ACTIVATION_MIN=0x8000,
+        ACTIVATION_MAX=0x7FFF,
+        OFM_PRECISION=int(signed) | BITS[bits] << 1 | 1 << 8 | 2 << 14,
     )
+    held.memory.load_table(table.nbytes * slot if u85 else 256 * slot, table.reshape(-1).view(np.uint8))
     made = OutputStage(held, None)
     assert held.counters.table_bytes == table.nbytes
     return made.apply(np.array(values).reshape(1, 1, -1)).reshape(-1).tolist()
@@ -230,8 +238,7 @@ def test_that_results_at_the_ends_of_a_type_fit_and_those_beyond_are_told(bits, 
 
 
 @for_each(
-    ("value", "told"),
-    [((1 << 31) - 1, False), (1 << 31, True), (-(1 << 31), False), (-(1 << 31) - 1, True)],
+    ("value", "told"), [((1 << 31) - 1, False), (1 << 31, True), (-(1 << 31), False), (-(1 << 31) - 1, True)]
 )
 def test_that_sums_beyond_the_accumulators_are_told(value, told):
     made = stage(channels=plain(3))
@@ -283,9 +290,16 @@ def test_that_what_the_accumulators_held_is_added():
 
 @for_each(
     ("family", "code", "bits"),
-    [("ethos-u55", 0, 32), ("ethos-u55", 1, 40), ("ethos-u65", 1, 40), ("ethos-u85", 0, 32),
-     ("ethos-u85", 1, 48), ("ethos-u55", 2, None), ("ethos-u85", 3, None)],
-)  # fmt: skip
+    [
+        ("ethos-u55", 0, 32),
+        ("ethos-u55", 1, 40),
+        ("ethos-u65", 1, 40),
+        ("ethos-u85", 0, 32),
+        ("ethos-u85", 1, 48),
+        ("ethos-u55", 2, None),
+        ("ethos-u85", 3, None),
+    ],
+)
 def test_that_accumulators_have_the_width_of_their_format(family, code, bits):
     registers = state(family, 256 if family != "ethos-u55" else 128, ACC_FORMAT=code).registers
     if bits is None:
@@ -306,9 +320,14 @@ def record(bias, scale, shift, family, wide=False):
 
 @for_each(
     ("family", "macs", "cores", "wide"),
-    [("ethos-u55", 128, 1, False), ("ethos-u65", 512, 2, False), ("ethos-u85", 256, 1, False),
-     ("ethos-u85", 1024, 1, False), ("ethos-u85", 256, 1, True)],
-)  # fmt: skip
+    [
+        ("ethos-u55", 128, 1, False),
+        ("ethos-u65", 512, 2, False),
+        ("ethos-u85", 256, 1, False),
+        ("ethos-u85", 1024, 1, False),
+        ("ethos-u85", 256, 1, True),
+    ],
+)
 def test_that_records_of_channels_are_read_from_every_core(family, macs, cores, wide):
     rows = [(5, 3, 1), (-7, 1 << 14, 33), (-(1 << 31), 12345, 63), ((1 << 31) - 1, 1, 0), (9, 2, 7)]
     parts, constants, settings = [], b"", {"SCALE_REGION": 0, "WEIGHT_REGION": 0}
@@ -347,13 +366,32 @@ def test_that_a_finding_is_told_once_with_its_command_and_module():
 
 
 def test_that_counters_are_added_up():
-    first = Counters(0, "A", macs=3, read_bytes=1, written_bytes=2, weight_bytes=4, scale_bytes=5,
-                     copied_bytes=6, weights=7, zero_weights=8, saturated=9,
-                     accumulator_peak=10)  # fmt: skip
+    first = Counters(
+        0,
+        "A",
+        macs=3,
+        read_bytes=1,
+        written_bytes=2,
+        weight_bytes=4,
+        scale_bytes=5,
+        copied_bytes=6,
+        weights=7,
+        zero_weights=8,
+        saturated=9,
+        accumulator_peak=10,
+    )
     assert totals([first, first]) == {
-        "operations": 2, "macs": 6, "read_bytes": 2, "written_bytes": 4, "weight_bytes": 8,
-        "scale_bytes": 10, "copied_bytes": 12, "weights": 14, "zero_weights": 16, "saturated": 18,
-    }  # fmt: skip
+        "operations": 2,
+        "macs": 6,
+        "read_bytes": 2,
+        "written_bytes": 4,
+        "weight_bytes": 8,
+        "scale_bytes": 10,
+        "copied_bytes": 12,
+        "weights": 14,
+        "zero_weights": 16,
+        "saturated": 18,
+    }
     fresh = Counters(4, "B").as_dict()
     assert {n: v for n, v in fresh.items() if v} == {"offset": 4, "command": "B"}
     assert totals([])["operations"] == 0
@@ -411,14 +449,19 @@ def test_that_results_in_parts_are_the_results(monkeypatch):
 
 
 def test_that_the_limits_of_an_unsigned_table_have_no_sign():
-    held = state("ethos-u85", 256, ACTIVATION=1, ACTIVATION_MIN=2, ACTIVATION_MAX=0xFFFF,
-                 OFM_PRECISION=1 | 1 << 8)  # fmt: skip
+    held = state(
+        "ethos-u85", 256, ACTIVATION=1, ACTIVATION_MIN=2, ACTIVATION_MAX=0xFFFF, OFM_PRECISION=1 | 1 << 8
+    )
     held.memory.load_table(0, np.arange(100, 356).astype(np.uint8) // 2)
     found = OutputStage(held, None).apply(np.array([[[0, 2, 50, 150]]]))
     assert found.reshape(-1).tolist() == [51, 51, 75, 125]
     # On the U55 results of 32 bits are clamped to 8 bits by force, here without a sign.
-    held = state(ACTIVATION=16 | 2 << 12, ACTIVATION_MIN=0, ACTIVATION_MAX=255,
-                 OFM_PRECISION=1 | 2 << 1 | 1 << 8 | 2 << 14)  # fmt: skip
+    held = state(
+        ACTIVATION=16 | 2 << 12,
+        ACTIVATION_MIN=0,
+        ACTIVATION_MAX=255,
+        OFM_PRECISION=1 | 2 << 1 | 1 << 8 | 2 << 14,
+    )
     held.memory.load_table(0, (np.arange(256, dtype="<i4") * 1000).view(np.uint8))
     found = OutputStage(held, None).apply(np.array([[[-1, 0, 200, 300]]]))
     assert found.reshape(-1).tolist() == [0, 0, 200_000, 255_000]
@@ -426,8 +469,14 @@ def test_that_the_limits_of_an_unsigned_table_have_no_sign():
 
 @for_each(("code", "bits", "factor"), [(8, 16, 1), (9, 32, 128)])
 def test_that_the_limits_of_a_table_of_pairs_have_a_sign(code, bits, factor):
-    held = state("ethos-u85", 256, ACTIVATION=code, ACTIVATION_MIN=0xFF9C, ACTIVATION_MAX=100,
-                 OFM_PRECISION=1 | BITS[bits] << 1 | 1 << 8)  # fmt: skip
+    held = state(
+        "ethos-u85",
+        256,
+        ACTIVATION=code,
+        ACTIVATION_MIN=0xFF9C,
+        ACTIVATION_MAX=100,
+        OFM_PRECISION=1 | BITS[bits] << 1 | 1 << 8,
+    )
     pairs = np.zeros((512, 2), "<i2")
     pairs[:, 0], pairs[:, 1] = np.arange(-256, 256) * 128, 128
     held.memory.load_table(0, pairs.reshape(-1).view(np.uint8))

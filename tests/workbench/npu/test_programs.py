@@ -45,12 +45,14 @@ def kind_of(name):
 @pytest.mark.parametrize(
     ("kind", "count"),
     [
-        ("u55_a8", 39), ("u85_a16", 42), ("network", 19),
+        ("u55_a8", 39),
+        ("u85_a16", 42),
+        ("network", 19),
         pytest.param("u55_a16", 42, marks=pytest.mark.slow),
         pytest.param("u85_a8", 49, marks=pytest.mark.slow),
         pytest.param("further", 9, marks=pytest.mark.slow),
     ],
-)  # fmt: skip
+)
 def test_that_compiled_programs_give_the_bytes_of_the_reference_model(cases, kind, count):
     chosen = {name: case for name, case in cases.items() if kind_of(name) == kind}
     assert len(chosen) == count
@@ -61,8 +63,12 @@ def test_that_compiled_programs_give_the_bytes_of_the_reference_model(cases, kin
 def together(machine, inputs, samples):
     """Return outputs of some samples at once, the first as given, and of each by itself."""
     g = np.random.default_rng(0)
-    rows = [np.stack([np.asarray(v), *(g.permutation(np.ravel(v)).reshape(np.shape(v))
-                                       for _ in range(samples - 1))]) for v in inputs]  # fmt: skip
+    rows = [
+        np.stack(
+            [np.asarray(v), *(g.permutation(np.ravel(v)).reshape(np.shape(v)) for _ in range(samples - 1))]
+        )
+        for v in inputs
+    ]
     at_once = [result.outputs for result in machine.run_samples(rows, samples)]
     alone = [machine.run([row[at] for row in rows]).outputs for at in range(samples)]
     return at_once, alone
@@ -107,9 +113,7 @@ def test_that_both_branches_of_a_condition_are_taken(cases):
     assert paths[0] != paths[1]
 
 
-@for_each(
-    "name", ["digits_u55_0", "digits_u55_u65_512", "digits_u55_u85_128", "digits_u55_u85_2048"]
-)
+@for_each("name", ["digits_u55_0", "digits_u55_u65_512", "digits_u55_u85_128", "digits_u55_u85_2048"])
 def test_that_multiplications_are_those_that_vela_reports(name):
     assert totals(result_of(name).counters)["macs"] == 673_642
 
@@ -132,10 +136,7 @@ def test_that_counters_add_up_to_what_the_delegate_holds(cases):
     assert {one.copied_bytes for one in convolutions} == {0}
 
 
-@for_each(
-    ("name", "wrong", "findings"),
-    [("u85_a16_lstm", 12, ["tables-in-chain"]), ("u55_a8_min", 52, [])],
-)
+@for_each(("name", "wrong", "findings"), [("u85_a16_lstm", 12, ["tables-in-chain"]), ("u55_a8_min", 52, [])])
 def test_that_wrong_code_of_the_compiler_shows_in_the_outputs(name, wrong, findings):
     case = compiled("faults_of_vela")[name]
     result = load(case.blob).run(case.inputs, Options(check=True))

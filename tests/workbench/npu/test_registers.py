@@ -10,15 +10,7 @@ from workbench.npu import registers as layouts
 from workbench.npu.arithmetic import Rounding
 from workbench.npu.faults import AddressFault, Fault, LimitFault, ModeFault, TableFault
 from workbench.npu.memory import CONSTANTS, FAST_SCRATCH, SCRATCH, TABLES, Area, Memory, areas_of
-from workbench.npu.registers import (
-    CHAINED,
-    NO_STORAGE,
-    FeatureMap,
-    Kernel,
-    Registers,
-    Scale,
-    device,
-)
+from workbench.npu.registers import CHAINED, NO_STORAGE, FeatureMap, Kernel, Registers, Scale, device
 from workbench.npu.state import Limits, WeightCache
 
 MODES = Rounding.DOUBLE, Rounding.NATURAL, Rounding.TRUNCATE
@@ -35,14 +27,19 @@ def settings(family="ethos-u55", macs=128, **values):
 @for_each(
     ("family", "macs", "cores", "depth", "shared"),
     [
-        ("ethos-u55", 32, 1, 4, True), ("ethos-u55", 64, 1, 8, True),
-        ("ethos-u55", 128, 1, 8, False), ("ethos-u55", 256, 1, 8, False),
-        ("ethos-u65", 256, 1, 8, False), ("ethos-u65", 512, 2, 8, False),
-        ("ethos-u85", 128, 1, 8, False), ("ethos-u85", 256, 1, 8, False),
-        ("ethos-u85", 512, 2, 8, False), ("ethos-u85", 1024, 4, 8, False),
+        ("ethos-u55", 32, 1, 4, True),
+        ("ethos-u55", 64, 1, 8, True),
+        ("ethos-u55", 128, 1, 8, False),
+        ("ethos-u55", 256, 1, 8, False),
+        ("ethos-u65", 256, 1, 8, False),
+        ("ethos-u65", 512, 2, 8, False),
+        ("ethos-u85", 128, 1, 8, False),
+        ("ethos-u85", 256, 1, 8, False),
+        ("ethos-u85", 512, 2, 8, False),
+        ("ethos-u85", 1024, 4, 8, False),
         ("ethos-u85", 2048, 4, 8, False),
     ],
-)  # fmt: skip
+)
 def test_that_every_device_has_its_cores_and_tables(family, macs, cores, depth, shared):
     found = device(family, macs)
     assert (found.cores, found.ofm_ublock, found.table_is_shared) == (cores, depth, shared)
@@ -57,8 +54,7 @@ def test_that_other_devices_are_refused():
 
 
 def test_that_words_have_their_width_and_sign():
-    made = settings(A=(3 << 40) + 5, B=(1 << 40) - 3, C=1 << 39, D=(1 << 39) - 1, W=0x1FF80,
-                    X_REGION=0x1A)  # fmt: skip
+    made = settings(A=(3 << 40) + 5, B=(1 << 40) - 3, C=1 << 39, D=(1 << 39) - 1, W=0x1FF80, X_REGION=0x1A)
     assert made.address("A") == 5
     assert [made.stride(name) for name in "ABCD"] == [5, -3, -(1 << 39), (1 << 39) - 1]
     assert made.region("X") == 2
@@ -70,10 +66,19 @@ def test_that_words_have_their_width_and_sign():
 
 
 MAP = {
-    "REGION": 1, "ZERO_POINT": 0xFFFD, "BASE0": 16, "BASE1": 32, "BASE2": 48, "BASE3": 64,
-    "HEIGHT0_M1": 4, "HEIGHT1_M1": 5, "WIDTH0_M1": 6, "STRIDE_Y": 100, "STRIDE_X": 10,
+    "REGION": 1,
+    "ZERO_POINT": 0xFFFD,
+    "BASE0": 16,
+    "BASE1": 32,
+    "BASE2": 48,
+    "BASE3": 64,
+    "HEIGHT0_M1": 4,
+    "HEIGHT1_M1": 5,
+    "WIDTH0_M1": 6,
+    "STRIDE_Y": 100,
+    "STRIDE_X": 10,
     "STRIDE_C": 2,
-}  # fmt: skip
+}
 
 
 def mapped(side, precision, family="ethos-u55", macs=128):
@@ -88,10 +93,18 @@ def test_that_a_feature_map_is_read_from_its_settings(side, signed, width):
     shift = 1 if side == "OFM" else 2
     found = mapped(side, signed | width << shift | 1 << 6)
     assert found == FeatureMap(
-        side=side, region=1, dtype=np.dtype(f"{'ui'[signed]}{1 << width}"), bricks=True,
-        zero_point=-3 if signed else 0xFFFD, bases=(16, 32, 48, 64), height0=5, height1=6,
-        width0=7, strides=(100, 10, 2), storage=0,
-    )  # fmt: skip
+        side=side,
+        region=1,
+        dtype=np.dtype(f"{'ui'[signed]}{1 << width}"),
+        bricks=True,
+        zero_point=-3 if signed else 0xFFFD,
+        bases=(16, 32, 48, 64),
+        height0=5,
+        height1=6,
+        width0=7,
+        strides=(100, 10, 2),
+        storage=0,
+    )
     assert (found.bits, found.signed) == (8 << width, bool(signed))
     assert not mapped(side, signed).bricks
     for layout in (2, 3):
@@ -131,10 +144,18 @@ def test_that_a_window_is_read_from_its_settings():
     assert not kernel().padded
     for pad in ("TOP", "LEFT", "RIGHT", "BOTTOM"):
         assert kernel(**{f"IFM_PAD_{pad}": 1}).padded
-    strides = {bits: (kernel(bits).stride_y, kernel(bits).stride_x)
-               for bits in (1, 2, 1 << 6, 1 << 9, 1 | 1 << 6, 2 | 1 << 9)}  # fmt: skip
-    assert strides == {1: (1, 2), 2: (2, 1), 1 << 6: (1, 3), 1 << 9: (3, 1), 1 | 1 << 6: (1, 4),
-                       2 | 1 << 9: (4, 1)}  # fmt: skip
+    strides = {
+        bits: (kernel(bits).stride_y, kernel(bits).stride_x)
+        for bits in (1, 2, 1 << 6, 1 << 9, 1 | 1 << 6, 2 | 1 << 9)
+    }
+    assert strides == {
+        1: (1, 2),
+        2: (2, 1),
+        1 << 6: (1, 3),
+        1 << 9: (3, 1),
+        1 | 1 << 6: (1, 4),
+        2 | 1 << 9: (4, 1),
+    }
     wide = kernel(1 << 3 | 1 << 4 | 1 << 2)
     assert (wide.dilation_y, wide.dilation_x, wide.part_kernel) == (2, 2, True)
     # The registers hold the size of the dilated kernel.
@@ -147,15 +168,16 @@ def test_that_a_window_is_read_from_its_settings():
 
 def test_that_scales_and_roundings_are_read_by_family():
     value = (5 | 3 << 6 | 1 << 13) << 32 | 0xC0000001
-    assert settings("ethos-u85", 256, OFM_SCALE=value).ofm_scale == Scale(
-        0x40000001, 5, Rounding.NATURAL, 3
-    )
-    modes = [settings("ethos-u85", 256, OFM_SCALE=mode << 45).ofm_scale.rounding
-             for mode in range(6)]  # fmt: skip
+    assert settings("ethos-u85", 256, OFM_SCALE=value).ofm_scale == Scale(0x40000001, 5, Rounding.NATURAL, 3)
+    modes = [settings("ethos-u85", 256, OFM_SCALE=mode << 45).ofm_scale.rounding for mode in range(6)]
     assert modes == [
-        Rounding.DOUBLE, Rounding.NATURAL, Rounding.DOUBLE_ASYMMETRIC, Rounding.SYMMETRIC,
-        Rounding.TRUNCATE, Rounding.LOWER,
-    ]  # fmt: skip
+        Rounding.DOUBLE,
+        Rounding.NATURAL,
+        Rounding.DOUBLE_ASYMMETRIC,
+        Rounding.SYMMETRIC,
+        Rounding.TRUNCATE,
+        Rounding.LOWER,
+    ]
     for mode in (6, 7):
         with pytest.raises(ModeFault):
             _ = settings("ethos-u85", 256, OFM_SCALE=mode << 45).ofm_scale
@@ -183,8 +205,9 @@ def placed(shape, dtype="i1", *, bricks=False, tiles=None, region=SCRATCH, base=
         strides = (width * 16 * item * -(-depth // 16), 16 * item, width * 16 * item)
     else:
         strides = (width * depth * item, depth * item, item)
-    return FeatureMap("IFM", region, np.dtype(dtype), bricks, 0, tuple(bases), height0, height1,
-                      width0, strides, storage)  # fmt: skip
+    return FeatureMap(
+        "IFM", region, np.dtype(dtype), bricks, 0, tuple(bases), height0, height1, width0, strides, storage
+    )
 
 
 def memory(scratch=4096, constants=b"constant" * 8, limit=1 << 20, checked=False):
@@ -242,8 +265,14 @@ def test_that_what_lies_outside_a_region_is_refused():
     assert held.bytes_at(SCRATCH, 0, 128).size == 128
     assert held.peak[SCRATCH] == 128
     assert held.bytes_at(0, 8, 8).tobytes() == b"constant"
-    for region, address, size in ((SCRATCH, 1, 128), (SCRATCH, -1, 2), (SCRATCH, 128, 1),
-                                  (3, 0, 1), (SCRATCH, 0, 0), (0, 60, 5)):  # fmt: skip
+    for region, address, size in (
+        (SCRATCH, 1, 128),
+        (SCRATCH, -1, 2),
+        (SCRATCH, 128, 1),
+        (3, 0, 1),
+        (SCRATCH, 0, 0),
+        (0, 60, 5),
+    ):
         with pytest.raises(AddressFault):
             held.bytes_at(region, address, size)
     with pytest.raises(AddressFault):
@@ -308,8 +337,9 @@ def test_that_tables_must_be_loaded_and_lie_in_table_memory():
     held.load_table(256, np.arange(256, dtype=np.uint8))
     assert held.table(256, 256).tolist() == list(range(256))
     assert [(how, area.region, area.first, area.end) for how, area in held.watch.seen] == [
-        ("writes", TABLES, 256, 512), ("reads", TABLES, 256, 512),
-    ]  # fmt: skip
+        ("writes", TABLES, 256, 512),
+        ("reads", TABLES, 256, 512),
+    ]
     for offset, size in ((255, 256), (256, 257), (-1, 4), (2048, 1)):
         with pytest.raises(TableFault):
             held.table(offset, size)
@@ -392,9 +422,13 @@ def test_that_areas_of_a_box_are_the_addresses_of_its_elements(bricks, tiles):
     shape = (5, 6, 40)
     tensor = placed(shape, "i2", bricks=bricks, tiles=tiles, base=64)
     for box in (
-        ((0, 5), (0, 6), (0, 40)), ((0, 2), (0, 4), (0, 16)), ((1, 4), (3, 6), (5, 37)),
-        ((4, 5), (5, 6), (39, 40)), ((2, 3), (4, 5), (16, 32)), ((0, 1), (0, 1), (20, 21)),
-    ):  # fmt: skip
+        ((0, 5), (0, 6), (0, 40)),
+        ((0, 2), (0, 4), (0, 16)),
+        ((1, 4), (3, 6), (5, 37)),
+        ((4, 5), (5, 6), (39, 40)),
+        ((2, 3), (4, 5), (16, 32)),
+        ((0, 1), (0, 1), (20, 21)),
+    ):
         found = list(areas_of(tensor, shape, tuple(slice(*ends) for ends in box)))
         assert all(area.elements for area in found)
         places = [int(place) for area in found for place in area.places.ravel()]

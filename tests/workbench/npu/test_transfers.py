@@ -22,9 +22,13 @@ def test_that_a_copy_of_the_u65_leaves_gaps():
 def test_that_a_gather_takes_rows_by_their_number():
     indices = np.array([3, 0, 2], np.int32)
     settings = dma((1 << 11 | 0, 16), (1, 64), 8) | {
-        "DMA0_SIZE0": 3, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
-        "DMA0_IDX": 0, "DMA0_IDX_MAX": 3,
-    }  # fmt: skip
+        "DMA0_SIZE0": 3,
+        "DMA0_SRC_STRIDE0": 8,
+        "DMA0_DST_STRIDE0": 8,
+        "DMA0_IDX_REGION": 0,
+        "DMA0_IDX": 0,
+        "DMA0_IDX_MAX": 3,
+    }
     settings["DMA0_SRC_REGION"] |= 1 << 9
     weights = indices.tobytes() + bytes(4) + bytes(range(32))
     stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
@@ -37,9 +41,13 @@ def test_that_a_gather_takes_rows_by_their_number():
 
 def test_that_an_index_of_a_gather_may_be_any_of_the_rows():
     settings = dma((1 << 11 | 1 << 9 | 0, 16), (1, 64), 8) | {
-        "DMA0_SIZE0": 1, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
-        "DMA0_IDX": 0, "DMA0_IDX_MAX": 1,
-    }  # fmt: skip
+        "DMA0_SIZE0": 1,
+        "DMA0_SRC_STRIDE0": 8,
+        "DMA0_DST_STRIDE0": 8,
+        "DMA0_IDX_REGION": 0,
+        "DMA0_IDX": 0,
+        "DMA0_IDX_MAX": 1,
+    }
     stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
     for index, code in ((0, None), (1, None), (2, "npu-command"), (-1, "npu-command")):
         blob = stream.blob(np.array([index, 0, 0, 0], np.int32).tobytes() + bytes(range(16)))
@@ -60,17 +68,23 @@ def gathered(settings, indices):
 
 def test_that_any_row_may_be_gathered_where_no_largest_index_is_given():
     settings = dma((1 << 11 | 1 << 9 | 0, 16), (1, 64), 8) | {
-        "DMA0_SIZE0": 1, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 0,
+        "DMA0_SIZE0": 1,
+        "DMA0_SRC_STRIDE0": 8,
+        "DMA0_DST_STRIDE0": 8,
+        "DMA0_IDX_REGION": 0,
         "DMA0_IDX": 0,
-    }  # fmt: skip
+    }
     assert gathered(settings, [3, 0, 0, 0])[:8] == [*range(24, 32)]
 
 
 @for_each(
     ("family", "settings"),
-    [("u55", {"DMA0_LEN": 0}), ("u65", {"DMA0_DST_REGION": 1 | 3 << 9}),
-     ("u85", {"DMA0_SRC_REGION": 3 << 9})],
-)  # fmt: skip
+    [
+        ("u55", {"DMA0_LEN": 0}),
+        ("u65", {"DMA0_DST_REGION": 1 | 3 << 9}),
+        ("u85", {"DMA0_SRC_REGION": 3 << 9}),
+    ],
+)
 def test_that_copies_that_do_not_exist_are_refused(family, settings):
     macs = {"u55": 128, "u65": 256, "u85": 256}[family]
     made = Stream(family, macs).set(dma((0, 0), (1, 64), 4) | {"DMA0_SIZE0": 1} | settings)
@@ -83,13 +97,20 @@ def test_that_copies_that_do_not_exist_are_refused(family, settings):
 def test_that_planes_of_a_copy_have_gaps_of_their_own(family):
     if family == "u65":
         settings = dma((0, 0), (1 | 2 << 9, 64), 2) | {
-            "DMA0_SIZE0": 2, "DMA0_SKIP0": 1, "DMA0_SIZE1": 2, "DMA0_SKIP1": 3,
-        }  # fmt: skip
+            "DMA0_SIZE0": 2,
+            "DMA0_SKIP0": 1,
+            "DMA0_SIZE1": 2,
+            "DMA0_SKIP1": 3,
+        }
     else:
         settings = dma((2 << 9, 0), (1, 64), 2) | {
-            "DMA0_SIZE0": 2, "DMA0_SRC_STRIDE0": 2, "DMA0_DST_STRIDE0": 3, "DMA0_SIZE1": 2,
-            "DMA0_SRC_STRIDE1": 4, "DMA0_DST_STRIDE1": 9,
-        }  # fmt: skip
+            "DMA0_SIZE0": 2,
+            "DMA0_SRC_STRIDE0": 2,
+            "DMA0_DST_STRIDE0": 3,
+            "DMA0_SIZE1": 2,
+            "DMA0_SRC_STRIDE1": 4,
+            "DMA0_DST_STRIDE1": 9,
+        }
     stream = Stream(family, 256).set(settings).do("DMA_START").do("STOP")
     result = Machine(stream.blob(bytes(range(1, 17)))).run([A.astype(np.int8)])
     assert result.outputs[0].tolist()[:14] == [1, 2, 0, 3, 4, 0, 0, 0, 0, 5, 6, 0, 7, 8]
@@ -98,10 +119,16 @@ def test_that_planes_of_a_copy_have_gaps_of_their_own(family):
 
 def test_that_a_gather_in_planes_has_a_list_for_each_plane():
     settings = dma((1 << 11 | 2 << 9 | 0, 16), (1, 64), 8) | {
-        "DMA0_SIZE0": 1, "DMA0_SIZE1": 2, "DMA0_SRC_STRIDE0": 8, "DMA0_SRC_STRIDE1": 16,
-        "DMA0_DST_STRIDE0": 8, "DMA0_DST_STRIDE1": 8, "DMA0_IDX_REGION": 0, "DMA0_IDX": 0,
+        "DMA0_SIZE0": 1,
+        "DMA0_SIZE1": 2,
+        "DMA0_SRC_STRIDE0": 8,
+        "DMA0_SRC_STRIDE1": 16,
+        "DMA0_DST_STRIDE0": 8,
+        "DMA0_DST_STRIDE1": 8,
+        "DMA0_IDX_REGION": 0,
+        "DMA0_IDX": 0,
         "DMA0_IDX_SKIP1": 4,
-    }  # fmt: skip
+    }
     assert gathered(settings, [1, 9, 0, 9])[:16] == [*range(8, 16), *range(16, 24)]
 
 
@@ -129,9 +156,13 @@ def test_that_copies_spend_work_for_their_bytes():
 
 def test_that_indices_of_a_gather_may_lie_in_scratch():
     settings = dma((1 << 11 | 1 << 9 | 0, 0), (1, 64), 8) | {
-        "DMA0_SIZE0": 2, "DMA0_SRC_STRIDE0": 8, "DMA0_DST_STRIDE0": 8, "DMA0_IDX_REGION": 1,
-        "DMA0_IDX": 8, "DMA0_IDX_MAX": 3,
-    }  # fmt: skip
+        "DMA0_SIZE0": 2,
+        "DMA0_SRC_STRIDE0": 8,
+        "DMA0_DST_STRIDE0": 8,
+        "DMA0_IDX_REGION": 1,
+        "DMA0_IDX": 8,
+        "DMA0_IDX_MAX": 3,
+    }
     stream = Stream("u85", 256).set(settings).do("DMA_START").do("STOP")
     indices = np.array([9, 9, 3, 1, 9, 9, 9, 9], np.int32).view(np.int8)
     found = Machine(stream.blob(bytes(range(32)))).run([indices]).outputs[0].tolist()

@@ -14,14 +14,7 @@ from workbench.errors import WorkbenchError
 from workbench.npu.faults import Fault, WeightFault
 from workbench.npu.machine import Machine
 from workbench.npu.state import WeightCache
-from workbench.npu.weight_order import (
-    Geometry,
-    microblock_depth,
-    order_u55,
-    order_u85,
-    placed,
-    woven_u85,
-)
+from workbench.npu.weight_order import Geometry, microblock_depth, order_u55, order_u85, placed, woven_u85
 from workbench.npu.weights import decode, decode_fast
 
 LIMIT = 1 << 20
@@ -258,23 +251,42 @@ def slow_order_u55(g, stream):
 
 def geometry(**settings):
     base = {
-        "ofm_depth": 21, "height": 3, "width": 3, "ifm_depth": 40, "block_depth": 16,
-        "ifm_bits": 8, "ofm_ublock": 8, "depthwise": False, "part_kernel": False,
-        "dilation_y": 1, "dilation_x": 1, "streams": 1, "stride_y": 1, "stride_x": 1, "macs": 0,
+        "ofm_depth": 21,
+        "height": 3,
+        "width": 3,
+        "ifm_depth": 40,
+        "block_depth": 16,
+        "ifm_bits": 8,
+        "ofm_ublock": 8,
+        "depthwise": False,
+        "part_kernel": False,
+        "dilation_y": 1,
+        "dilation_x": 1,
+        "streams": 1,
+        "stride_y": 1,
+        "stride_x": 1,
+        "macs": 0,
         "sparse": False,
-    }  # fmt: skip
+    }
     return Geometry(**{**base, **settings})
 
 
 U55 = [
-    {}, {"part_kernel": True}, {"part_kernel": True, "ifm_bits": 16, "ifm_depth": 35},
-    {"ifm_bits": 16}, {"depthwise": True, "ifm_depth": 1}, {"height": 11, "width": 9},
-    {"streams": 2, "ofm_depth": 37}, {"ofm_ublock": 4, "ofm_depth": 5},
-    {"height": 1, "width": 1, "ifm_depth": 100}, {"part_kernel": True, "height": 1, "width": 20},
-    {"height": 1, "width": 9}, {"dilation_y": 2, "height": 9, "width": 5, "ifm_depth": 8},
+    {},
+    {"part_kernel": True},
+    {"part_kernel": True, "ifm_bits": 16, "ifm_depth": 35},
+    {"ifm_bits": 16},
+    {"depthwise": True, "ifm_depth": 1},
+    {"height": 11, "width": 9},
+    {"streams": 2, "ofm_depth": 37},
+    {"ofm_ublock": 4, "ofm_depth": 5},
+    {"height": 1, "width": 1, "ifm_depth": 100},
+    {"part_kernel": True, "height": 1, "width": 20},
+    {"height": 1, "width": 9},
+    {"dilation_y": 2, "height": 9, "width": 5, "ifm_depth": 8},
     {"dilation_x": 2, "height": 5, "width": 9, "ifm_depth": 8},
     {"depthwise": True, "part_kernel": True, "ifm_depth": 1},
-]  # fmt: skip
+]
 
 
 @for_each("settings", U55)
@@ -285,11 +297,13 @@ def test_that_the_order_of_the_u55_is_the_one_of_the_loops(settings):
 
 
 U85 = [
-    {"macs": 256}, {"macs": 256, "part_kernel": True}, {"macs": 512, "streams": 2},
+    {"macs": 256},
+    {"macs": 256, "part_kernel": True},
+    {"macs": 512, "streams": 2},
     {"macs": 2048, "streams": 4, "ofm_ublock": 64, "ofm_depth": 70, "block_depth": 64},
     {"macs": 256, "depthwise": True, "ifm_depth": 1, "stride_x": 2, "stride_y": 2, "height": 5},
     {"macs": 256, "part_kernel": True, "stride_x": 2, "stride_y": 2, "ifm_bits": 16},
-]  # fmt: skip
+]
 
 
 def slow_order_u85(g, stream, gap):
@@ -307,9 +321,8 @@ def slow_order_u85(g, stream, gap):
                 outputs = range(first, min(first + g.block_depth, g.ofm_depth), g.ofm_ublock)
                 quads = range(4 * stream, g.ofm_ublock, 4 * g.streams)
                 for i0, o0, element, i1, quad, c, lane in product(
-                    inputs, outputs, elements, range(0, g.ifm_ublock, unit), quads, range(4),
-                    range(unit),
-                ):  # fmt: skip
+                    inputs, outputs, elements, range(0, g.ifm_ublock, unit), quads, range(4), range(unit)
+                ):
                     o, i = o0 + quad + c, i0 + i1 + lane
                     if element is None or o >= g.ofm_depth or i >= g.ifm_depth:
                         yield -1
@@ -337,12 +350,13 @@ def elements_u85(g, rows, columns, gap):
 
 FURTHER_U85 = [
     {"ofm_depth": 48, "ifm_depth": 40, "height": 1, "width": 1},
-    {"part_kernel": True, "ifm_bits": 16, "ifm_depth": 24}, {"sparse": True, "ifm_depth": 70},
+    {"part_kernel": True, "ifm_bits": 16, "ifm_depth": 24},
+    {"sparse": True, "ifm_depth": 70},
     {"dilation_y": 2, "height": 5, "width": 9, "ifm_depth": 8},
     {"dilation_x": 2, "height": 9, "width": 5, "ifm_depth": 8},
     {"depthwise": True, "ifm_depth": 1, "macs": 1024, "height": 5, "width": 4, "stride_x": 3},
     {"part_kernel": True, "dilation_y": 2, "stride_y": 2, "height": 6, "ifm_depth": 8},
-]  # fmt: skip
+]
 
 
 @for_each("settings", [*U85, *FURTHER_U85])
@@ -355,9 +369,7 @@ def test_that_the_order_of_the_u85_is_the_one_of_the_loops(settings):
 
 
 @for_each("settings", [{"streams": 1}, {"streams": 2}, {"streams": 2, "part_kernel": True}])
-def test_that_the_one_stream_of_the_fast_format_takes_smallest_blocks_of_the_cores_in_turn(
-    settings,
-):
+def test_that_the_one_stream_of_the_fast_format_takes_smallest_blocks_of_the_cores_in_turn(settings):
     """All cores together have the weights that one core alone has of a block."""
     chosen = geometry(**{"ofm_ublock": 16, "macs": 512, "ofm_depth": 40, **settings})
     woven = woven_u85(chosen)
@@ -383,9 +395,7 @@ def test_that_every_weight_of_the_u85_has_one_place(settings):
 
 
 def test_that_ifm_blocks_of_the_u85_go_forth_and_back():
-    chosen = geometry(
-        ofm_ublock=16, macs=256, height=1, width=1, ofm_depth=48, ifm_depth=64, block_depth=16
-    )
+    chosen = geometry(ofm_ublock=16, macs=256, height=1, width=1, ofm_depth=48, ifm_depth=64, block_depth=16)
     channels = order_u85(chosen, 0) % 64
     assert [int(channels[at]) for at in range(0, 3072, 512)] == [0, 32, 32, 0, 0, 32]
 
@@ -434,9 +444,7 @@ def test_that_flipped_bits_that_change_weights_change_outputs(count):
         broken[at] ^= 1 << int(generator.integers(8))
         first, end = start + base, start + base + length
         try:
-            same = np.array_equal(
-                decode(broken[first:end], LIMIT), decode(case.blob[first:end], LIMIT)
-            )
+            same = np.array_equal(decode(broken[first:end], LIMIT), decode(case.blob[first:end], LIMIT))
         except Fault:
             same = False
         if same:
@@ -470,9 +478,15 @@ def test_that_flipped_bits_that_change_weights_change_outputs(count):
 )
 def test_that_depthwise_groups_of_the_u85_have_a_gap_that_grows_with_its_macs(macs, ifm_bits, gap):
     chosen = geometry(
-        ofm_ublock=16, macs=macs, depthwise=True, ifm_depth=1, ifm_bits=ifm_bits, ofm_depth=16,
-        height=1, width=1,
-    )  # fmt: skip
+        ofm_ublock=16,
+        macs=macs,
+        depthwise=True,
+        ifm_depth=1,
+        ifm_bits=ifm_bits,
+        ofm_depth=16,
+        height=1,
+        width=1,
+    )
     # Ten elements and the gap, of 16 channels.
     assert len(order_u85(chosen, 0)) == (10 + gap) * 16
 
@@ -480,8 +494,11 @@ def test_that_depthwise_groups_of_the_u85_have_a_gap_that_grows_with_its_macs(ma
 @for_each(
     ("settings", "block", "ublock", "rounding"),
     [
-        ({"macs": 128}, 32, 32, 1), ({"macs": 256}, 32, 32, 1), ({"macs": 512}, 64, 64, 1),
-        ({"macs": 256, "ofm_ublock": 8}, 64, 64, 1), ({"macs": 512, "ifm_bits": 32}, 32, 32, 1),
+        ({"macs": 128}, 32, 32, 1),
+        ({"macs": 256}, 32, 32, 1),
+        ({"macs": 512}, 64, 64, 1),
+        ({"macs": 256, "ofm_ublock": 8}, 64, 64, 1),
+        ({"macs": 512, "ifm_bits": 32}, 32, 32, 1),
         ({"macs": 256, "sparse": True}, 128, 128, 1),
         ({"macs": 512, "sparse": True, "ifm_bits": 16}, 64, 64, 1),
         ({"macs": 256, "part_kernel": True}, 16, 16, 5),
@@ -490,7 +507,7 @@ def test_that_depthwise_groups_of_the_u85_have_a_gap_that_grows_with_its_macs(ma
         ({"macs": 256, "part_kernel": True, "sparse": True, "ifm_bits": 16}, 16, 16, 10),
         ({"macs": 256, "depthwise": True, "part_kernel": True}, 32, 1, 10),
     ],
-)  # fmt: skip
+)
 def test_that_blocks_of_the_u85_are_those_of_vela(settings, block, ublock, rounding):
     """Vela 5.1.0, ethos_u85.cpp and ethos_u85_weight_encoder.cpp."""
     chosen = geometry(**{"ofm_ublock": 16, **settings})
@@ -506,9 +523,7 @@ def test_that_a_microblock_has_an_eighth_of_the_macs_as_elements():
     for macs, kind in product((128, 256, 512, 1024, 2048), PIXELS):
         with contextlib.suppress(Fault):
             depths[macs, kind] = microblock_depth(macs, kind)
-    assert {at: depth * PIXELS[at[1]] * 8 for at, depth in depths.items()} == {
-        at: at[0] for at in depths
-    }
+    assert {at: depth * PIXELS[at[1]] * 8 for at, depth in depths.items()} == {at: at[0] for at in depths}
     assert {macs for macs, _ in depths} == {128, 256, 512, 1024, 2048}
     assert len(depths) == 13
 

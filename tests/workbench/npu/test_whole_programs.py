@@ -95,11 +95,7 @@ def test_that_operators_of_the_cpu_can_be_supplied():
 
     def operators(name, arguments, outputs):
         asked.append(name)
-        shapes = {
-            "aten::mean.out": (1, 4),
-            "aten::permute_copy.out": (4, 3),
-            "aten::addmm.out": (1, 3),
-        }
+        shapes = {"aten::mean.out": (1, 4), "aten::permute_copy.out": (4, 3), "aten::addmm.out": (1, 3)}
         if name == "aten::convolution.out":
             values, weights, bias, stride = arguments[:4]
             assert (values.shape, weights.shape, bias.shape) == ((1, 2, 8, 8), (4, 2, 3, 3), (4,))
@@ -109,9 +105,12 @@ def test_that_operators_of_the_cpu_can_be_supplied():
     program = load(PROGRAMS / "no_delegate.pte")
     (found,) = program.run([np.zeros((1, 2, 8, 8), np.float32)], operators=operators).outputs
     assert asked == [
-        "aten::convolution.out", "aten::relu.out", "aten::mean.out", "aten::permute_copy.out",
+        "aten::convolution.out",
+        "aten::relu.out",
+        "aten::mean.out",
+        "aten::permute_copy.out",
         "aten::addmm.out",
-    ]  # fmt: skip
+    ]
     assert found.tolist() == [[5.0, 5.0, 5.0]]
 
 

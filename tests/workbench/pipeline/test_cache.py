@@ -235,9 +235,7 @@ def test_that_what_another_process_removes_in_between_is_no_error(tmp_path, monk
     assert not old.exists()
 
 
-def test_that_a_result_that_another_engine_finishes_at_the_same_time_is_taken(
-    tmp_path, monkeypatch
-):
+def test_that_a_result_that_another_engine_finishes_at_the_same_time_is_taken(tmp_path, monkeypatch):
     cache, rename = Cache(tmp_path), Path.rename
 
     with monkeypatch.context() as patch:

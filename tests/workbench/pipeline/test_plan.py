@@ -50,32 +50,29 @@ def test_that_the_same_project_has_the_same_keys(folder):
         (lambda p: edits.rename(p, "other"), {"package"}),
         (lambda p: edits.assign(p, "module_name", "a", "a16w8"), AFTER_PREPARE),
         (lambda p: edits.enable_rule(p, "r1", enabled=False), AFTER_PREPARE),
-        (lambda p: edits.set_target(p, TargetChoice(id="ethos-u55-256")),
-         {"lower", "verify", "run", "package"}),
+        (
+            lambda p: edits.set_target(p, TargetChoice(id="ethos-u55-256")),
+            {"lower", "verify", "run", "package"},
+        ),
         (lambda p: edits.set_target(p, TargetChoice(id="ethos-u85-256")), AFTER_PREPARE),
-        (lambda p: edits.set_calibration(p, DataSource(spec="data.npy")),
-         AFTER_PREPARE - {"prepare"}),
-        (lambda p: edits.choose_method(p, "all", "", "mse"),
-         AFTER_PREPARE - {"prepare", "calibrate"}),
-        (lambda p: edits.set_model(p, ModelSource(spec="model.py:net", strict_export=True)),
-         {s.id for s in STAGES} - {"import_model"}),
+        (lambda p: edits.set_calibration(p, DataSource(spec="data.npy")), AFTER_PREPARE - {"prepare"}),
+        (lambda p: edits.choose_method(p, "all", "", "mse"), AFTER_PREPARE - {"prepare", "calibrate"}),
+        (
+            lambda p: edits.set_model(p, ModelSource(spec="model.py:net", strict_export=True)),
+            {s.id for s in STAGES} - {"import_model"},
+        ),
     ],
-)  # fmt: skip
+)
 def test_that_an_edit_changes_the_keys_of_exactly_what_depends_on_it(folder, edit, stale):
     project = make_project(rule("r1", "global"))
     assert changed(keys(project, folder), keys(edit(project), folder)) == stale
 
 
 @for_each("kind", ["module_name", "node_name"])
-def test_that_a_rule_that_keeps_off_is_for_the_quantizer_where_it_leaves_that_in_float(
-    folder, kind
-):
+def test_that_a_rule_that_keeps_off_is_for_the_quantizer_where_it_leaves_that_in_float(folder, kind):
     ethos_u = make_project(rule("r1", "global"))
     nnpa = edits.set_target(ethos_u, TargetChoice(id="nnpa"))
-    for project, stale in (
-        (ethos_u, {"lower", "verify", "run", "package"}),
-        (nnpa, AFTER_PREPARE - {"run"}),
-    ):
+    for project, stale in ((ethos_u, {"lower", "verify", "run", "package"}), (nnpa, AFTER_PREPARE - {"run"})):
         off = edits.assign(project, kind, "a", "cpu")
         assert changed(keys(project, folder), keys(off, folder)) == stale
 
@@ -126,8 +123,7 @@ def touch(path):
 
 
 def test_that_a_plan_names_the_files_that_its_keys_describe(folder):
-    made = make_project(model=ModelSource(spec="model.py:net"),
-                        calibration=DataSource(spec="data.npy"))  # fmt: skip
+    made = make_project(model=ModelSource(spec="model.py:net"), calibration=DataSource(spec="data.npy"))
     planned = plan(made, folder, Cache(folder / "cache"))
     files = {Path(file.path).name: file for file in planned.files}
     assert {"model.py", "layers.py", "data.npy"} <= set(files)
@@ -137,8 +133,7 @@ def test_that_a_plan_names_the_files_that_its_keys_describe(folder):
 
 
 def test_that_a_changed_file_fails_the_stages_that_depend_on_it_and_no_other(folder):
-    made = make_project(model=ModelSource(spec="model.py:net"),
-                        calibration=DataSource(spec="data.npy"))  # fmt: skip
+    made = make_project(model=ModelSource(spec="model.py:net"), calibration=DataSource(spec="data.npy"))
     planned = plan(made, folder, Cache(folder / "cache"))
     touch(folder / "data.npy")
     assert not planned.is_valid
@@ -153,8 +148,7 @@ def test_that_a_changed_file_fails_the_stages_that_depend_on_it_and_no_other(fol
 def test_that_a_picture_that_comes_or_goes_makes_a_plan_invalid(folder):
     (folder / "pictures" / "cats").mkdir(parents=True)
     (folder / "pictures" / "cats" / "one.png").write_bytes(b"1")
-    made = make_project(model=ModelSource(spec="model.py:net"),
-                        calibration=DataSource(spec="pictures"))  # fmt: skip
+    made = make_project(model=ModelSource(spec="model.py:net"), calibration=DataSource(spec="pictures"))
     planned = plan(made, folder, Cache(folder / "cache"))
     assert planned.is_valid
     (folder / "pictures" / "cats" / "two.png").write_bytes(b"2")
@@ -170,9 +164,7 @@ def test_that_results_that_come_are_seen_when_a_plan_is_looked_up_again(folder):
     again = planned.looked_up(cache)
     assert {s.id for s in again.stages if s.state == "cached"} == {"export"}
     assert [(s.id, s.key) for s in again.stages] == [(s.id, s.key) for s in planned.stages]
-    assert {s.id for s in again.stages if s.state == "unavailable"} == {
-        "lower", "verify", "run", "package",
-    }  # fmt: skip
+    assert {s.id for s in again.stages if s.state == "unavailable"} == {"lower", "verify", "run", "package"}
     assert all(s.reason and not s.key for s in again.stages if s.state == "unavailable")
 
 
@@ -205,12 +197,11 @@ FROM_EVALUATION = {"evaluate", "verify", "run"}
         (lambda p: edits.use_trained(p, "trained.safetensors"), AFTER_PREPARE),
         (lambda p: edits.assign(p, "module_name", "a", "own.py:tight"), AFTER_PREPARE),
         (lambda p: edits.fix_range(p, "x", -1.0, 1.0), AFTER_PREPARE - {"prepare", "calibrate"}),
-        (lambda p: edits.assign(p, "module_name", "a", "cpu"),
-         {"lower", "verify", "run", "package"}),
+        (lambda p: edits.assign(p, "module_name", "a", "cpu"), {"lower", "verify", "run", "package"}),
         (lambda p: edits.train_by(p, "teach.py:train"), set()),
         (lambda p: boards.put(p, "himax-we2", Path()), {"lower", "verify", "run", "package"}),
     ],
-)  # fmt: skip
+)
 def test_that_each_part_of_a_project_decides_the_stages_that_read_it(rich, edit, stale):
     project = make_project(rule("r1", "global"), calibration=DataSource(spec="data.npy"))
     assert changed(keys(project, rich), keys(edit(project), rich)) == stale
@@ -324,9 +315,7 @@ def test_that_rules_for_inputs_and_outputs_are_read_apart_from_others(folder):
     without = make_project(rule("r1", "global"))
     assert read(without, folder, "rules.io") == []
     found = [
-        read(
-            make_project(rule("r1", "global"), rule("r2", "io", config=config)), folder, "rules.io"
-        )
+        read(make_project(rule("r1", "global"), rule("r2", "io", config=config)), folder, "rules.io")
         for config in ("a8w8", "a16w8")
     ]
     assert [len(configs) for configs in found] == [1, 1]
@@ -336,12 +325,11 @@ def test_that_rules_for_inputs_and_outputs_are_read_apart_from_others(folder):
 
 def test_that_the_package_lists_the_rules_that_are_on(folder):
     project = make_project(
-        rule("r1", "global"), rule("r2", "module_name", "head", "a16w8"),
+        rule("r1", "global"),
+        rule("r2", "module_name", "head", "a16w8"),
         rule("r3", "module_name", "stem", "a16w8", enabled=False),
-    )  # fmt: skip
-    assert read(project, folder, "rules.listed") == [
-        ["global", "", "a8w8"], ["module_name", "head", "a16w8"],
-    ]  # fmt: skip
+    )
+    assert read(project, folder, "rules.listed") == [["global", "", "a8w8"], ["module_name", "head", "a16w8"]]
 
 
 def test_that_quality_is_measured_with_its_own_data_or_that_of_the_calibration(rich):
@@ -364,9 +352,7 @@ def test_that_the_package_holds_what_is_known_of_the_board(folder):
     ("fast", "trace", "traces"),
     [(False, False, False), (False, True, True), (True, False, False), (True, True, False)],
 )
-def test_that_a_simulator_its_runner_and_how_it_runs_decide(
-    tmp_path, monkeypatch, fast, trace, traces
-):
+def test_that_a_simulator_its_runner_and_how_it_runs_decide(tmp_path, monkeypatch, fast, trace, traces):
     for name in ("fvp", "runner.elf"):
         (tmp_path / name).write_bytes(name.encode())
     setup = SimpleNamespace(
@@ -376,9 +362,11 @@ def test_that_a_simulator_its_runner_and_how_it_runs_decide(
     )
     monkeypatch.setattr("workbench.pipeline.plan.simulator_setup", lambda project: setup)
     assert read(make_project(), tmp_path, "machine") == {
-        "simulator": Digests().of(tmp_path / "fvp"), "fast": fast, "trace": traces,
+        "simulator": Digests().of(tmp_path / "fvp"),
+        "fast": fast,
+        "trace": traces,
         "runner": Digests().of(tmp_path / "runner.elf"),
-    }  # fmt: skip
+    }
 
 
 def test_that_the_order_in_which_options_stand_is_no_part_of_a_key():

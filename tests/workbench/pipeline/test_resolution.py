@@ -57,12 +57,8 @@ def test_that_a_project_in_order_has_no_problem(folder):
 
 
 def test_that_missing_data_and_rules_are_warned_of(folder):
-    assert told(folder, GLOBAL, calibration=None) == [
-        ("warning", "calibration-missing", "calibration")
-    ]
-    assert told(folder, rule("r1", "global", enabled=False)) == [
-        ("warning", "rules-missing", "rules")
-    ]
+    assert told(folder, GLOBAL, calibration=None) == [("warning", "calibration-missing", "calibration")]
+    assert told(folder, rule("r1", "global", enabled=False)) == [("warning", "rules-missing", "rules")]
     assert told(folder, rule("r1", "global", enabled=False), GLOBAL) == []
 
 
@@ -83,12 +79,8 @@ def test_that_an_unknown_device_is_the_only_error_of_its_options(folder):
 
 
 def test_that_a_config_that_the_device_refuses_is_an_error_of_its_rule(folder):
-    assert told(folder, rule("r1", "global", config="uint8")) == [
-        ("error", "rule-not-supported", "r1")
-    ]
-    assert told(folder, GLOBAL, rule("r2", "io", config="cpu")) == [
-        ("error", "rule-not-supported", "r2")
-    ]
+    assert told(folder, rule("r1", "global", config="uint8")) == [("error", "rule-not-supported", "r1")]
+    assert told(folder, GLOBAL, rule("r2", "io", config="cpu")) == [("error", "rule-not-supported", "r2")]
     assert told(folder, GLOBAL, rule("r2", "node_name", "linear", "cpu")) == []
     disabled = rule("r2", "io", config="cpu", enabled=False)
     assert told(folder, GLOBAL, disabled) == []
@@ -117,8 +109,7 @@ def test_that_a_rule_that_matches_nothing_is_told_with_near_names(folder):
 
 
 def test_that_a_rule_that_never_wins_is_told_with_what_overrides_it(folder):
-    rules = (GLOBAL, rule("r2", "module_name", "head", "a16w8"),
-             rule("r3", "module_name", "head", "a8w4"))  # fmt: skip
+    rules = (GLOBAL, rule("r2", "module_name", "head", "a16w8"), rule("r3", "module_name", "head", "a8w4"))
     # Two rules for one module: the later call wins.
     project = make_project(*rules, calibration=DATA)
     found = problems(project, folder, snapshot(), None)
@@ -145,14 +136,22 @@ def test_that_every_module_and_node_has_its_config_and_deciding_rule():
     graph = GraphSnapshot("float", (*whole.nodes, parameter, outside), whole.edges, MODULES)
     found = resolve_graph(project, graph)
     assert {m: e.rule for m, e in found.modules.items()} == {
-        "": "r1", "stem": "r2", "stem.conv": "r2", "stem.bn": "r2", "stem.relu": "r2",
+        "": "r1",
+        "stem": "r2",
+        "stem.conv": "r2",
+        "stem.bn": "r2",
+        "stem.relu": "r2",
         "head": "r1",
-    }  # fmt: skip
+    }
     assert {n: (e.label, e.rule) for n, e in found.nodes.items()} == {
-        "x": ("uint8", "r3"), "conv2d": ("a16w8", "r2"), "batch_norm": ("a16w8", "r2"),
-        "relu": ("a16w8", "r2"), "linear": ("a8w8", "r1"), "output": ("uint8", "r3"),
+        "x": ("uint8", "r3"),
+        "conv2d": ("a16w8", "r2"),
+        "batch_norm": ("a16w8", "r2"),
+        "relu": ("a16w8", "r2"),
+        "linear": ("a8w8", "r1"),
+        "output": ("uint8", "r3"),
         "free": ("a8w8", "r1"),
-    }  # fmt: skip
+    }
 
 
 def note(node, by="", **rest):
@@ -169,9 +168,13 @@ def test_that_matches_of_plugins_come_from_the_quantizers_report():
     )
     prepared = PrepareResult(
         observers=1,
-        annotations=(note("conv2d", "own.py:First"), note("relu", "own.py:Off"),
-                     note("linear", "own.py:Rows"), note("x")),
-    )  # fmt: skip
+        annotations=(
+            note("conv2d", "own.py:First"),
+            note("relu", "own.py:Off"),
+            note("linear", "own.py:Rows"),
+            note("x"),
+        ),
+    )
     assert taken_by_plugins(project, prepared) == {"conv2d": "r2", "linear": "r4"}
     assert resolve_graph(project, snapshot(), prepared).nodes["conv2d"].rule == "r2"
     assert resolve_graph(project, snapshot()).nodes["conv2d"].rule == "r1"
@@ -195,14 +198,21 @@ def test_that_pinned_ranges_of_lost_tensors_are_warned_of(folder):
 
 def test_that_range_methods_of_lost_tensors_and_modules_are_warned_of(folder):
     project = make_project(GLOBAL, calibration=DATA)
-    for scope, match in (("all", ""), ("tensor", "relu"), ("tensor", "made"), ("tensor", "gone"),
-                         ("module", "head"), ("module", "lost")):  # fmt: skip
+    for scope, match in (
+        ("all", ""),
+        ("tensor", "relu"),
+        ("tensor", "made"),
+        ("tensor", "gone"),
+        ("module", "head"),
+        ("module", "lost"),
+    ):
         project = edits.choose_method(project, scope, match, "mse")
     prepared = PrepareResult(observers=1, annotations=(note("made", module="head"),))
     found = problems(project, folder, snapshot(), prepared)
     assert {(p.info.code, p.info.where.kind, p.info.where.id) for p in found} == {
-        ("range-method-lost", "tensor", "gone"), ("range-method-lost", "module", "lost"),
-    }  # fmt: skip
+        ("range-method-lost", "tensor", "gone"),
+        ("range-method-lost", "module", "lost"),
+    }
 
 
 def transposed(config, target="ethos-u55-128", operator="aten.conv_transpose2d.input"):
@@ -243,17 +253,12 @@ def test_that_operators_kept_off_or_left_in_float_are_not_rejected(folder):
     assert "operator-not-supported" not in [p.info.code for p in problems(off, folder, graph, None)]
     left = PrepareResult(observers=1, annotations=(note("up", quantized=False),))
     quantized = PrepareResult(observers=1, annotations=(note("up"),))
-    assert "operator-not-supported" not in [
-        p.info.code for p in problems(project, folder, graph, left)
-    ]
-    assert "operator-not-supported" in [
-        p.info.code for p in problems(project, folder, graph, quantized)
-    ]
+    assert "operator-not-supported" not in [p.info.code for p in problems(project, folder, graph, left)]
+    assert "operator-not-supported" in [p.info.code for p in problems(project, folder, graph, quantized)]
 
 
 def test_that_sixteen_bit_products_are_warned_of_at_their_rule(folder):
-    nodes = (Node("x", "placeholder", "input"),
-             Node("mm", "aten.matmul.default", "call", "head"))  # fmt: skip
+    nodes = (Node("x", "placeholder", "input"), Node("mm", "aten.matmul.default", "call", "head"))
     graph = GraphSnapshot("float", nodes, (Edge("x", "mm"),), MODULES)
     rules = (GLOBAL, rule("r2", "module_name", "head", "a16w8"))
     assert ("warning", "rule-warning", "r2") in told(folder, *rules, graph=graph)
@@ -296,8 +301,7 @@ def test_that_the_code_of_a_plugin_decides_what_its_rule_matches(folder):
     finder = rule("r2", "finder", "own.py:first", "a16w8")
     prepared = PrepareResult(observers=1, annotations=(note("conv2d"),))
     project = make_project(GLOBAL, finder, calibration=DATA)
-    (found,) = [p.info for p in problems(project, folder, snapshot(), prepared)
-                if p.info.where.id == "r2"]  # fmt: skip
+    (found,) = [p.info for p in problems(project, folder, snapshot(), prepared) if p.info.where.id == "r2"]
     assert found.code == "rule-unmatched"
     assert found.hint
     assert found.hint != hints(folder, GLOBAL, rule("r2", "module_name", "qqqq", "a16w8"))[0]
@@ -313,15 +317,16 @@ def test_that_nothing_is_told_of_rules_before_they_are_resolved(folder):
 
 def test_that_parameters_and_nodes_without_a_rule_are_no_operators_of_a_rule(folder):
     whole = snapshot()
-    nodes = (*whole.nodes, Node("w", "", "parameter", "head"),
-             Node("mm", "aten.matmul.default", "call", "stem"))  # fmt: skip
+    nodes = (
+        *whole.nodes,
+        Node("w", "", "parameter", "head"),
+        Node("mm", "aten.matmul.default", "call", "stem"),
+    )
     graph = GraphSnapshot("float", nodes, whole.edges, MODULES)
     assert told(folder, rule("r1", "module_name", "head", "a16w8"), graph=graph) == []
 
 
-@for_each(
-    ("config", "quantized", "told"), [("a8w8", True, 1), ("a8w8", False, 0), ("float", True, 0)]
-)
+@for_each(("config", "quantized", "told"), [("a8w8", True, 1), ("a8w8", False, 0), ("float", True, 0)])
 def test_that_only_quantized_operators_are_compiled_wrongly(folder, config, quantized, told):
     """A negation is compiled wrongly where its correction is off."""
     project, graph = transposed(config, operator="aten.neg.default")

@@ -13,9 +13,7 @@ def test_that_own_boards_stand_beside_the_shipped_and_replace_those_of_their_nam
         (own_folder() / name).touch()
     files = listed()
     assert set(files) == {*shipped, "mine"}
-    assert {name for name, path in files.items() if path.parent == own_folder()} == {
-        "mine", "renesas-ra8p1",
-    }  # fmt: skip
+    assert {name for name, path in files.items() if path.parent == own_folder()} == {"mine", "renesas-ra8p1"}
     assert board_file("mine", tmp_path) == own_folder() / "mine.toml"
 
 

@@ -32,15 +32,18 @@ def test_that_an_archive_is_told_by_the_names_in_it(tmp_path, names, form):
 @for_each(
     ("data", "form"),
     [
-        (b"\0\0\0\0TFL3", "tflite"), (b"\0\0\0\0TFL3\0\0", "tflite"),
-        (b"\x89HDF\r\n", "hdf5"), (b"GGUF\x03", "gguf"),
+        (b"\0\0\0\0TFL3", "tflite"),
+        (b"\0\0\0\0TFL3\0\0", "tflite"),
+        (b"\x89HDF\r\n", "hdf5"),
+        (b"GGUF\x03", "gguf"),
         ((2).to_bytes(8, "little") + b"{}", "safetensors"),
         ((99).to_bytes(8, "little") + b"{}", "unknown"),
         # A header as long as the whole file leaves no room for its length.
         ((9).to_bytes(8, "little") + b"{}", "safetensors"),
-        ((10).to_bytes(8, "little") + b"{}", "unknown"), (b"", "unknown"),
+        ((10).to_bytes(8, "little") + b"{}", "unknown"),
+        (b"", "unknown"),
     ],
-)  # fmt: skip
+)
 def test_that_a_file_is_told_by_its_first_bytes(tmp_path, data, form):
     path = tmp_path / "weights"
     path.write_bytes(data)
@@ -68,11 +71,13 @@ def archive(path, **records):
 @for_each(
     ("value", "form"),
     [
-        (Module(), "module"), (Module((*FIELDS, "training")), "module"),
-        ({"a": 1}, "pickle"), (Module(("_buffers", "_modules")), "pickle"),
+        (Module(), "module"),
+        (Module((*FIELDS, "training")), "module"),
+        ({"a": 1}, "pickle"),
+        (Module(("_buffers", "_modules")), "pickle"),
         ({"_parameters": 1, "_buffers": 2}, "pickle"),
     ],
-)  # fmt: skip
+)
 def test_that_a_pickled_module_is_told_from_a_state_dict(tmp_path, value, form):
     data = pickle.dumps(value, 2)
     assert form_of(archive(tmp_path / "a.pt", net__data_dot_pkl=data)) == form
@@ -136,8 +141,10 @@ def test_that_an_index_names_the_shards_beside_it(tmp_path):
     names = {"a": "two.safetensors", "b": "one.safetensors", "c": "two.safetensors"}
     index.write_text(json.dumps({"weight_map": {**names, "d": "../../outside.safetensors"}}))
     assert [path.name for path in checkpoints.shards(index)] == [
-        "outside.safetensors", "one.safetensors", "two.safetensors"
-    ]  # fmt: skip
+        "outside.safetensors",
+        "one.safetensors",
+        "two.safetensors",
+    ]
     assert all(path.parent == tmp_path for path in checkpoints.shards(index))
     (tmp_path / "one.safetensors").write_bytes(b"")
     assert checkpoints.weight_files(index) == [index, tmp_path / "one.safetensors"]

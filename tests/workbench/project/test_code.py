@@ -118,9 +118,7 @@ def test_that_only_importable_files_outside_of_environments_are_read(folder):
 def test_that_a_large_folder_gives_what_its_code_imports(folder, monkeypatch, limit, value):
     (folder / "third.py").write_text("")
     (folder / "model.py").write_text("import layers\n")
-    assert set(read_folder(folder, [folder / "model.py"]).files) == {
-        "layers.py", "model.py", "third.py"
-    }  # fmt: skip
+    assert set(read_folder(folder, [folder / "model.py"]).files) == {"layers.py", "model.py", "third.py"}
     monkeypatch.setattr(project_code, limit, value)
     found = read_folder(folder, [folder / "model.py"])
     assert list(found.files) == ["layers.py", "model.py"]
@@ -141,8 +139,7 @@ def test_that_a_folder_as_large_as_the_limits_is_read_whole(folder, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("limit", "name", "size"),
-    [("_MAX_SOURCES_BYTES", "big.py", 99), ("_MAX_LIBRARIES_BYTES", "big.so", 99)],
+    ("limit", "name", "size"), [("_MAX_SOURCES_BYTES", "big.py", 99), ("_MAX_LIBRARIES_BYTES", "big.so", 99)]
 )
 def test_that_code_beyond_its_limit_is_not_read_and_refused_only_where_it_is_named(
     folder, monkeypatch, limit, name, size
@@ -159,8 +156,7 @@ def test_that_code_beyond_its_limit_is_not_read_and_refused_only_where_it_is_nam
 
 
 @for_each(
-    "kind",
-    ["link to its folder", "pipe", "socket", "broken link", "link to a device", "no permission"],
+    "kind", ["link to its folder", "pipe", "socket", "broken link", "link to a device", "no permission"]
 )
 def test_that_a_file_that_cannot_be_read_hides_no_code_and_is_told(
     folder, monkeypatch, tmp_path_factory, kind

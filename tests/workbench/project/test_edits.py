@@ -18,13 +18,24 @@ def kinds(project):
 def test_that_new_rules_stand_from_general_to_specific_with_io_strongest():
     project = make_project()
     for kind, match in [
-        ("io", ""), ("module_name", "a.b"), ("node_name", "n"), ("global", ""),
-        ("module_name", "a"), ("module_type", "T"), ("node_target", "aten.relu.default"),
-    ]:  # fmt: skip
+        ("io", ""),
+        ("module_name", "a.b"),
+        ("node_name", "n"),
+        ("global", ""),
+        ("module_name", "a"),
+        ("module_type", "T"),
+        ("node_target", "aten.relu.default"),
+    ]:
         project = edits.assign(project, kind, match, "a8w8")
     assert kinds(project) == [
-        "global", "module_type", "module_name", "module_name", "node_target", "node_name", "io",
-    ]  # fmt: skip
+        "global",
+        "module_type",
+        "module_name",
+        "module_name",
+        "node_target",
+        "node_name",
+        "io",
+    ]
     assert [r.match for r in project.rules if r.kind == "module_name"] == ["a", "a.b"]
 
 
@@ -79,10 +90,7 @@ def test_that_a_range_is_fixed_once_for_each_tensor_and_freed_again():
     assert edits.free_ranges(project, ["relu", "conv2d"]) == make_project()
 
 
-@for_each(
-    ("low", "high"),
-    [(2.0, 1.0), (1.0, 2.0), (-2.0, -1.0), (0.0, math.inf), (math.nan, 1.0)],
-)
+@for_each(("low", "high"), [(2.0, 1.0), (1.0, 2.0), (-2.0, -1.0), (0.0, math.inf), (math.nan, 1.0)])
 def test_that_an_impossible_range_is_refused_at_its_tensor(low, high):
     with refused("fixed-range-invalid") as error:
         edits.fix_range(make_project(), "relu", low, high)
@@ -96,9 +104,11 @@ def test_that_methods_stand_from_general_to_specific_one_for_each_place():
     project = edits.choose_method(project, "all", "", "minmax")
     project = edits.choose_method(project, "tensor", "relu", "mse")
     assert [(m.place, m.method) for m in project.range_methods] == [
-        ("all activations", "minmax"), ("all of stem", "mse"), ("all of stem.conv", "mse"),
+        ("all activations", "minmax"),
+        ("all of stem", "mse"),
+        ("all of stem.conv", "mse"),
         ("relu", "mse"),
-    ]  # fmt: skip
+    ]
     freed = edits.free_ranges(project, ["relu"])
     assert freed.range_methods == project.range_methods[:-1]
     assert edits.drop_methods(freed, freed.range_methods) == make_project()
@@ -194,11 +204,8 @@ def test_that_one_rule_is_removed_or_gets_another_match():
 def test_that_quantizers_of_plugins_stand_beside_each_other():
     project = edits.assign(make_project(), "quantizer", "", "own.py:Rows")
     project = edits.assign(project, "quantizer", "", "own.py:Columns")
-    again = edits.assign(edits.enable_rule(project, "r1", enabled=False), "quantizer", "",
-                         "own.py:Rows")  # fmt: skip
-    assert [(r.config, r.enabled) for r in again.rules] == [
-        ("own.py:Rows", True), ("own.py:Columns", True),
-    ]  # fmt: skip
+    again = edits.assign(edits.enable_rule(project, "r1", enabled=False), "quantizer", "", "own.py:Rows")
+    assert [(r.config, r.enabled) for r in again.rules] == [("own.py:Rows", True), ("own.py:Columns", True)]
 
 
 def test_that_a_plugin_the_project_lacks_is_told_with_those_it_has():
@@ -219,7 +226,6 @@ def test_that_a_method_takes_the_place_of_the_range_of_its_tensor_alone():
     # A module may have the name of a tensor.
     chosen = edits.choose_method(project, "module", "a", "mse")
     assert [r.tensor for r in chosen.ranges] == ["a", "b"]
-    chosen = edits.choose_method(edits.choose_method(chosen, "tensor", "c", "kl"), "tensor", "a",
-                                 "kl")  # fmt: skip
+    chosen = edits.choose_method(edits.choose_method(chosen, "tensor", "c", "kl"), "tensor", "a", "kl")
     freed = edits.free_ranges(chosen, ["a"])
     assert [(m.scope, m.match) for m in freed.range_methods] == [("module", "a"), ("tensor", "c")]

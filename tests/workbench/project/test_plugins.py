@@ -64,9 +64,7 @@ def test_that_everything_a_plugin_adds_is_listed_without_running_it(folder):
     ]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "def broken(:", "x = 1\nCONFIGS = make()", "FINDERS = [a, b()]", "\0"]
-)
+@pytest.mark.parametrize("text", ["", "def broken(:", "x = 1\nCONFIGS = make()", "FINDERS = [a, b()]", "\0"])
 def test_that_a_file_that_is_no_plugin_is_refused(folder, text):
     (folder / "own.py").write_text(text)
     with refused("plugin-unreadable"):
@@ -86,11 +84,7 @@ def test_that_rules_that_take_what_no_plugin_has_are_problems(folder):
         plugins=("own.py",),
     )
     found = {info.where.id: info.code for info in plugins.problems(made, folder)}
-    assert found == {
-        "r2": "plugin-item-unknown",
-        "r3": "plugin-missing",
-        "r4": "plugin-item-unknown",
-    }
+    assert found == {"r2": "plugin-item-unknown", "r3": "plugin-missing", "r4": "plugin-item-unknown"}
 
 
 def test_that_other_values_of_a_plugin_are_passed_over(folder):
@@ -103,8 +97,9 @@ def test_that_what_a_plugin_has_is_named_or_the_list_that_it_lacks(folder):
     (folder / "own.py").write_text("def narrow(): ...\nCONFIGS = [narrow]\n")
     made = make_project(
         rule("r1", "global", config="own.py:wide"),
-        rule("r2", "finder", "own.py:First", "a8w8"), plugins=("own.py",),
-    )  # fmt: skip
+        rule("r2", "finder", "own.py:First", "a8w8"),
+        plugins=("own.py",),
+    )
     config, finder = plugins.problems(made, folder)
     assert config.code == finder.code == "plugin-item-unknown"
     assert "narrow" in config.hint
@@ -120,13 +115,13 @@ def test_that_a_plugin_that_is_too_large_says_so(folder, monkeypatch):
 
 
 def test_that_only_what_rules_use_asks_for_trust(folder):
-    made = make_project(rule("r1", "global"), model=ModelSource(spec="net.pt2"),
-                        plugins=("own.py",))  # fmt: skip
+    made = make_project(rule("r1", "global"), model=ModelSource(spec="net.pt2"), plugins=("own.py",))
     assert code_used(made, folder) == []
     made = edits.assign(made, "finder", "own.py:First", "own.py:narrow")
     assert [use.why for use in code_used(made, folder)] == [
-        "runs own.py, function First", "runs own.py, function narrow"
-    ]  # fmt: skip
+        "runs own.py, function First",
+        "runs own.py, function narrow",
+    ]
 
 
 def test_that_the_content_of_a_used_plugin_is_part_of_the_keys(folder):
@@ -135,9 +130,10 @@ def test_that_the_content_of_a_used_plugin_is_part_of_the_keys(folder):
     (folder / "data.npz").write_bytes(b"")
     made = make_project(
         rule("r1", "global", config="own.py:narrow"),
-        model=ModelSource(spec="net.pt2"), calibration=DataSource(spec="data.npz"),
+        model=ModelSource(spec="net.pt2"),
+        calibration=DataSource(spec="data.npz"),
         plugins=("own.py",),
-    )  # fmt: skip
+    )
     before = plan(made, folder, cache)
     assert plan(edits.withdraw_plugin(made, "own.py"), folder, cache) == before
     (folder / "own.py").write_text(OWN + "# edited")
@@ -159,9 +155,7 @@ def test_that_the_command_line_takes_short_names(project, capsys):
     assert main([*add, "finder", "--match", "First", "--config", "narrow"]) == 0
     assert main([*add, "quantizer", "--config", "Rows"]) == 0
     rules = [(r.kind, r.match, r.config) for r in store.load(project).rules[1:]]
-    assert rules == [
-        ("finder", "own.py:First", "own.py:narrow"), ("quantizer", "", "own.py:Rows")
-    ]  # fmt: skip
+    assert rules == [("finder", "own.py:First", "own.py:narrow"), ("quantizer", "", "own.py:Rows")]
     add = ["rules", str(project), "--json", "add", "--kind"]
     for wrong, code in (
         (["quantizer", "--config", "narrow"], "quantizer-unknown"),
@@ -220,18 +214,30 @@ def test_that_a_broken_plugin_is_told_once_whatever_takes_it(project, folder, ca
 
 def test_that_what_plugins_took_is_resolved_from_the_report():
     made = make_project(
-        rule("r1", "global"), rule("r2", "finder", "own.py:First", "a16w8"),
+        rule("r1", "global"),
+        rule("r2", "finder", "own.py:First", "a16w8"),
         rule("r3", "quantizer", config="own.py:Rows"),
-    )  # fmt: skip
+    )
 
     def note(node, module, by):
-        return NodeAnnotation(node=f"{node}_x", op="aten.conv2d.default", module=module, by=by,
-                              config="", quantized=True, origin=node)  # fmt: skip
+        return NodeAnnotation(
+            node=f"{node}_x",
+            op="aten.conv2d.default",
+            module=module,
+            by=by,
+            config="",
+            quantized=True,
+            origin=node,
+        )
 
-    prepared = PrepareResult(observers=3, annotations=(
-        note("conv", "stem", "own.py:First"), note("fc", "head", "own.py:Rows"),
-        note("add", "head", "GlobalNodeFinder"),
-    ))  # fmt: skip
+    prepared = PrepareResult(
+        observers=3,
+        annotations=(
+            note("conv", "stem", "own.py:First"),
+            note("fc", "head", "own.py:Rows"),
+            note("add", "head", "GlobalNodeFinder"),
+        ),
+    )
     taken = taken_by_plugins(made, prepared)
     assert taken == {"conv": "r2", "fc": "r3"}
     modules = [ModuleRef("", "Net"), ModuleRef("stem", "Conv2d"), ModuleRef("head", "Head")]
@@ -241,10 +247,6 @@ def test_that_what_plugins_took_is_resolved_from_the_report():
         NodeRef("add", "aten.add.Tensor", (modules[0], modules[2])),
     ]
     found = resolve(made, modules, nodes, taken)
-    assert {path: e.rule for path, e in found.modules.items()} == {
-        "": "r1", "stem": "r2", "head": "r1",
-    }  # fmt: skip
-    assert {name: e.rule for name, e in found.nodes.items()} == {
-        "conv": "r2", "fc": "r3", "add": "r1",
-    }  # fmt: skip
+    assert {path: e.rule for path, e in found.modules.items()} == {"": "r1", "stem": "r2", "head": "r1"}
+    assert {name: e.rule for name, e in found.nodes.items()} == {"conv": "r2", "fc": "r3", "add": "r1"}
     assert found.counts["r3"].wins == 1

@@ -16,8 +16,10 @@ from workbench.project.preprocessing import EXAMPLE, preprocess_of, preprocess_t
 @for_each(
     ("text", "fields"),
     [
-        ("size=8", {"size": (8, 8)}), ("size=8x16", {"size": (8, 16)}),
-        ("size=8/16", {"size": (8, 16)}), (" size = 8X4 , ", {"size": (8, 4)}),
+        ("size=8", {"size": (8, 8)}),
+        ("size=8x16", {"size": (8, 16)}),
+        ("size=8/16", {"size": (8, 16)}),
+        (" size = 8X4 , ", {"size": (8, 4)}),
         ("size=8,crop=4", {"size": (8, 8), "crop": (4, 4)}),
         ("size=8,crop=8", {"size": (8, 8), "crop": (8, 8)}),
         ("size=8,mean=0.5,std=2", {"size": (8, 8), "mean": (0.5,), "std": (2.0,)}),
@@ -26,9 +28,10 @@ from workbench.project.preprocessing import EXAMPLE, preprocess_of, preprocess_t
         ("size=8,dtype=uint8,order=last", {"size": (8, 8), "dtype": "uint8", "order": "last"}),
         ("size=8,scale=1,fold=on", {"size": (8, 8), "scale": 1.0, "fold": True}),
         ("size=8,fold=TRUE", {"size": (8, 8), "fold": True}),
-        ("size=8,fold=off", {"size": (8, 8)}), ("size=8,fold=false", {"size": (8, 8)}),
+        ("size=8,fold=off", {"size": (8, 8)}),
+        ("size=8,fold=false", {"size": (8, 8)}),
     ],
-)  # fmt: skip
+)
 def test_that_a_text_is_read(text, fields):
     made = preprocess_of(text)
     assert made == Preprocess(**fields)
@@ -37,11 +40,30 @@ def test_that_a_text_is_read(text, fields):
 
 @for_each(
     "text",
-    ["", "mean=1", "size=a", "size=0x1", "size=8x8x8", "size=8,crop=9", "size=8,std=0", "size",
-     "size=8,size=9", "size=8,mean=nan", "size=8,dtype=uint8,mean=0.5", "size=8,scale=-1",
-     "size=8,scale=0", "size=8,filter=best", "size=8,crop=8x9", "size=8,crop=9x8", "size=8,fold=1",
-     "size=8,std=inf", "size=8,dtype=int8,scale=2", "size=8,dtype=int8,std=2", "colour=red,size=8"],
-)  # fmt: skip
+    [
+        "",
+        "mean=1",
+        "size=a",
+        "size=0x1",
+        "size=8x8x8",
+        "size=8,crop=9",
+        "size=8,std=0",
+        "size",
+        "size=8,size=9",
+        "size=8,mean=nan",
+        "size=8,dtype=uint8,mean=0.5",
+        "size=8,scale=-1",
+        "size=8,scale=0",
+        "size=8,filter=best",
+        "size=8,crop=8x9",
+        "size=8,crop=9x8",
+        "size=8,fold=1",
+        "size=8,std=inf",
+        "size=8,dtype=int8,scale=2",
+        "size=8,dtype=int8,std=2",
+        "colour=red,size=8",
+    ],
+)
 def test_that_wrong_preprocessing_is_refused(text):
     with refused("preprocess-invalid") as caught:
         preprocess_of(text, "pictures")
@@ -58,9 +80,15 @@ def test_that_all_problems_of_a_text_are_told_at_once():
 
 def test_that_the_text_has_what_is_no_default():
     made = Preprocess(
-        size=(8, 16), crop=(8, 8), filter="bicubic", layout="bgr", scale=1.0, mean=(123.675, 1, 2),
-        std=(0.1,), order="last",
-    )  # fmt: skip
+        size=(8, 16),
+        crop=(8, 8),
+        filter="bicubic",
+        layout="bgr",
+        scale=1.0,
+        mean=(123.675, 1, 2),
+        std=(0.1,),
+        order="last",
+    )
     assert preprocess_text(made) == (
         "size=8x16,crop=8x8,filter=bicubic,layout=bgr,scale=1,mean=123.675/1/2,std=0.1,order=last"
     )
@@ -72,11 +100,14 @@ def test_that_the_text_has_what_is_no_default():
 @for_each(
     ("fields", "ends"),
     [
-        ({}, (0.0, 1.0)), ({"scale": 1.0}, (0.0, 255.0)),
-        ({"mean": (0.4,), "std": (2.0,)}, (-0.2, 0.3)), ({"std": (0.5,)}, (0.0, 2.0)),
-        ({"mean": (1.0,)}, (-1.0, 0.0)), ({"scale": 1.0, "mean": (128.0,)}, (-128.0, 127.0)),
+        ({}, (0.0, 1.0)),
+        ({"scale": 1.0}, (0.0, 255.0)),
+        ({"mean": (0.4,), "std": (2.0,)}, (-0.2, 0.3)),
+        ({"std": (0.5,)}, (0.0, 2.0)),
+        ({"mean": (1.0,)}, (-1.0, 0.0)),
+        ({"scale": 1.0, "mean": (128.0,)}, (-128.0, 127.0)),
     ],
-)  # fmt: skip
+)
 def test_that_a_folded_input_has_the_grid_of_the_pixels(fields, ends):
     made = Preprocess(size=(8, 8), fold=True, **fields)
     assert made.pixel_range == pytest.approx(ends)
@@ -85,11 +116,18 @@ def test_that_a_folded_input_has_the_grid_of_the_pixels(fields, ends):
 @for_each(
     "fields",
     [
-        {"mean": (0.5, 0.25, 0.5)}, {"mean": (0.0, 1.0)}, {"std": (1.0, 2.0)}, {"std": (-1.0,)},
-        {"mean": (0.5,)}, {"mean": (-0.4,)}, {"mean": (1.2,)}, {"dtype": "uint8"},
-        {"scale": 1.0, "mean": (0.002,)}, {"scale": 1.0, "mean": (256.0,)},
+        {"mean": (0.5, 0.25, 0.5)},
+        {"mean": (0.0, 1.0)},
+        {"std": (1.0, 2.0)},
+        {"std": (-1.0,)},
+        {"mean": (0.5,)},
+        {"mean": (-0.4,)},
+        {"mean": (1.2,)},
+        {"dtype": "uint8"},
+        {"scale": 1.0, "mean": (0.002,)},
+        {"scale": 1.0, "mean": (256.0,)},
     ],
-)  # fmt: skip
+)
 def test_that_an_input_without_such_a_grid_is_not_folded(fields):
     with pytest.raises(ValidationError):
         Preprocess(size=(8, 8), fold=True, **fields)
@@ -99,12 +137,19 @@ def test_that_an_input_without_such_a_grid_is_not_folded(fields):
 @for_each(
     ("text", "limit"),
     [
-        ("cycles>+5%", 210.0), ("cycles > baseline + 5 %", 210.0), ("cycles>-5%", 190.0),
-        ("cycles<baseline-10", 190.0), ("cycles<=baseline+10", 210.0), ("cycles>=baseline", 200.0),
-        ("CYCLES>BASELINE", 200.0), ("cycles>7", 7.0), ("sqnr<-10%", -44.0), ("sqnr>+10%", -36.0),
+        ("cycles>+5%", 210.0),
+        ("cycles > baseline + 5 %", 210.0),
+        ("cycles>-5%", 190.0),
+        ("cycles<baseline-10", 190.0),
+        ("cycles<=baseline+10", 210.0),
+        ("cycles>=baseline", 200.0),
+        ("CYCLES>BASELINE", 200.0),
+        ("cycles>7", 7.0),
+        ("sqnr<-10%", -44.0),
+        ("sqnr>+10%", -36.0),
         ("cycles>baseline+1e1", 210.0),
     ],
-)  # fmt: skip
+)
 def test_that_a_condition_may_be_relative_to_a_baseline(text, limit):
     condition = condition_against(text, {"cycles": 200.0, "sqnr": -40.0})
     assert condition.value == pytest.approx(limit)

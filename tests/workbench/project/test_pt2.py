@@ -86,9 +86,7 @@ def test_that_free_text_and_code_are_removed_and_what_places_an_operation_is_kep
     assert document["graph_module"]["metadata"] == {}
     graph = document["graph_module"]["graph"]
     kept = [node["metadata"] for node in graph["nodes"]]
-    assert all(
-        set(m) <= {"stack_trace", "nn_module_stack", "torch_fn", "source_fn_stack"} for m in kept
-    )
+    assert all(set(m) <= {"stack_trace", "nn_module_stack", "torch_fn", "source_fn_stack"} for m in kept)
     assert any("net.py" in m.get("stack_trace", "") for m in kept)
     assert any("linear" in m.get("nn_module_stack", "") for m in kept)
 
@@ -500,8 +498,7 @@ def test_that_numbers_have_up_to_twenty_digits(digits, passes):
 
 
 @for_each(
-    ("value", "passes"),
-    [((1 << 40) - 1, True), (1 << 40, False), (1 - (1 << 40), True), (-(1 << 40), False)],
+    ("value", "passes"), [((1 << 40) - 1, True), (1 << 40, False), (1 - (1 << 40), True), (-(1 << 40), False)]
 )
 def test_that_a_number_of_a_pickle_has_up_to_forty_bits(value, passes):
     assert pt2.is_plain_pickle(pickle.dumps((value,), 2)) is passes

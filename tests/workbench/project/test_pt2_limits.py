@@ -7,16 +7,7 @@ import zipfile
 import pytest
 
 from tests.for_each import for_each
-from tests.workbench.project.test_pt2 import (
-    GRAPH,
-    MODEL,
-    PLAIN,
-    RECORDS,
-    SAMPLES,
-    edited,
-    inner,
-    rebuilt,
-)
+from tests.workbench.project.test_pt2 import GRAPH, MODEL, PLAIN, RECORDS, SAMPLES, edited, inner, rebuilt
 from workbench.project import pt2
 
 DATA = PLAIN.read_bytes()
@@ -31,13 +22,12 @@ def assert_doubtful(data):
 @for_each(
     ("limit", "most"),
     [
-        ("_MAX_RECORDS", len(RECORDS)), ("_MAX_JSON_BYTES", len(RECORDS[f"plain/{MODEL}"])),
+        ("_MAX_RECORDS", len(RECORDS)),
+        ("_MAX_JSON_BYTES", len(RECORDS[f"plain/{MODEL}"])),
         ("_MAX_JSON_ITEMS", sum(RECORDS[f"plain/{MODEL}"].count(sign) for sign in b"[{,")),
     ],
-)  # fmt: skip
-def test_that_an_archive_as_large_as_a_limit_is_read_and_a_larger_one_is_not(
-    monkeypatch, limit, most
-):
+)
+def test_that_an_archive_as_large_as_a_limit_is_read_and_a_larger_one_is_not(monkeypatch, limit, most):
     monkeypatch.setattr(pt2, limit, most)
     assert pt2.read(DATA)
     monkeypatch.setattr(pt2, limit, most - 1)
@@ -76,10 +66,7 @@ def test_that_an_encrypted_weight_is_doubtful_although_it_is_not_read(tmp_path):
     assert len(pt2.risks(path)) == 1
 
 
-@for_each(
-    ("record", "passes"), [("byteorder", True), ("archive_format", False),
-                           ("archive_version", False)],
-)  # fmt: skip
+@for_each(("record", "passes"), [("byteorder", True), ("archive_format", False), ("archive_version", False)])
 def test_that_only_the_order_of_bytes_may_be_left_out(record, passes):
     data = rebuilt({record: lambda _: None})
     if passes:

@@ -105,13 +105,14 @@ def test_that_int8_caches_are_a_line_of_the_model_or_a_rule_and_integer_inputs(t
 @for_each(
     ("name", "chosen", "option"),
     [
-        ("llm_decoder", ("ethosu_4a4w", ""), "mode"), ("llm_decoder", ("", "some"), "scope"),
+        ("llm_decoder", ("ethosu_4a4w", ""), "mode"),
+        ("llm_decoder", ("", "some"), "scope"),
         ("image_classifier", ("ethosu_8a8w", ""), "mode"),
         ("image_classifier", ("", "full"), "scope"),
         ("llm_decoder", ("", "", "int4"), "caches"),
         ("image_classifier", ("", "", "int8"), "caches"),
     ],
-)  # fmt: skip
+)
 def test_that_a_mode_or_scope_that_a_recipe_lacks_is_refused(name, chosen, option):
     with pytest.raises(WorkbenchError) as caught:
         ALL[name].chosen(*chosen, *[""] * (3 - len(chosen)))

@@ -67,9 +67,7 @@ def test_that_a_disabled_rule_does_nothing():
 
 def test_that_a_rule_counts_what_it_wins_and_loses():
     project = make_project(
-        rule("g", "global"),
-        rule("n", "module_name", "encoder", "a16w8"),
-        rule("x", "module_name", "no"),
+        rule("g", "global"), rule("n", "module_name", "encoder", "a16w8"), rule("x", "module_name", "no")
     )
     counts = resolve(project, MODULES).counts
     assert (counts["g"].wins, counts["g"].loses) == (2, 3)
@@ -79,9 +77,7 @@ def test_that_a_rule_counts_what_it_wins_and_loses():
 
 def test_that_the_beaten_rules_are_told_strongest_first():
     project = make_project(
-        rule("g", "global"),
-        rule("a", "module_name", "encoder"),
-        rule("b", "module_name", "encoder.0"),
+        rule("g", "global"), rule("a", "module_name", "encoder"), rule("b", "module_name", "encoder.0")
     )
     effective = resolve(project, MODULES).modules["encoder.0"]
     assert effective.rule == "b"
@@ -103,17 +99,20 @@ def test_that_io_and_node_rules_reach_nodes_only():
     )
     resolution = resolve(project, MODULES, nodes)
     assert {n: e.label for n, e in resolution.nodes.items()} == {
-        "x": "uint8", "relu": "a16w8", "add": "float",
-    }  # fmt: skip
+        "x": "uint8",
+        "relu": "a16w8",
+        "add": "float",
+    }
     assert resolution.counts["n"].wins == 1
     assert resolution.modules[""].label == "a8w8"
 
 
 def test_that_precision_and_place_are_decided_apart():
     project = make_project(
-        rule("r1", "global"), rule("r2", "module_name", "body", "cpu"),
+        rule("r1", "global"),
+        rule("r2", "module_name", "body", "cpu"),
         rule("r3", "module_name", "body.0", "a16w8"),
-    )  # fmt: skip
+    )
     modules = [ModuleRef("", "net.Net"), ModuleRef("body", "B"), ModuleRef("body.0", "C")]
     found = resolve(project, modules)
     body, inner = found.modules["body"], found.modules["body.0"]
@@ -156,13 +155,18 @@ def test_that_each_kind_of_rule_matches_its_own():
     chain = (ModuleRef("", "net.Net"), ModuleRef("stem", "my.Block"))
     node, border = NodeRef("n", "aten.add.Tensor", chain), NodeRef("x", "input", (), is_io=True)
     for kind, match, module, inner, outer in (
-        ("global", "", True, True, True), ("io", "", False, False, True),
-        ("node_name", "n", False, True, False), ("node_name", "x", False, False, True),
+        ("global", "", True, True, True),
+        ("io", "", False, False, True),
+        ("node_name", "n", False, True, False),
+        ("node_name", "x", False, False, True),
         ("node_target", "aten.add.Tensor", False, True, False),
-        ("module_name", "stem", True, True, False), ("module_name", "ste", False, False, False),
-        ("module_type", "Block", True, True, False), ("module_type", "my.Block", True, True, False),
-        ("module_type", "Net", True, True, False), ("finder", "n", False, False, False),
-    ):  # fmt: skip
+        ("module_name", "stem", True, True, False),
+        ("module_name", "ste", False, False, False),
+        ("module_type", "Block", True, True, False),
+        ("module_type", "my.Block", True, True, False),
+        ("module_type", "Net", True, True, False),
+        ("finder", "n", False, False, False),
+    ):
         asked = rule("r1", kind, match)
         assert matches_module(asked, chain) == module, (kind, match)
         assert matches_node(asked, node) == inner, (kind, match)
@@ -187,9 +191,7 @@ def test_that_a_plugin_rule_decides_a_module_of_which_it_took_every_node():
     nodes = [NodeRef(n, "op", (modules[0], modules[1 if n < "m" else 2])) for n in "acxy"]
     found = resolve(project, modules, nodes, {"a": "r2", "c": "r2", "x": "r2"})
     assert {m: e.rule for m, e in found.modules.items()} == {"": "r1", "a": "r2", "b": "r1"}
-    assert {n: e.rule for n, e in found.nodes.items()} == {
-        "a": "r2", "c": "r2", "x": "r2", "y": "r1",
-    }  # fmt: skip
+    assert {n: e.rule for n, e in found.nodes.items()} == {"a": "r2", "c": "r2", "x": "r2", "y": "r1"}
     assert found.counts["r2"] == RuleCount(3, 0)
     unknown = resolve(project, modules, nodes)
     assert set(unknown.counts) == {"r1"}
@@ -197,7 +199,13 @@ def test_that_a_plugin_rule_decides_a_module_of_which_it_took_every_node():
 
 
 def test_that_later_rules_are_stronger_and_general_ones_weakest():
-    rules = [rule("g1", "global"), rule("a", "module_name", "x"), rule("g2", "global"),
-             rule("b", "node_name", "y"), rule("g3", "global"),
-             rule("off", "node_name", "z", enabled=False), rule("c", "io")]  # fmt: skip
+    rules = [
+        rule("g1", "global"),
+        rule("a", "module_name", "x"),
+        rule("g2", "global"),
+        rule("b", "node_name", "y"),
+        rule("g3", "global"),
+        rule("off", "node_name", "z", enabled=False),
+        rule("c", "io"),
+    ]
     assert [r.id for r in by_strength(rules)] == ["c", "b", "a", "g3", "g2", "g1"]

@@ -24,16 +24,26 @@ WITH_DATA = changed(PLAIN, {"calibration": "pics", "calibration.preprocess": "si
 @for_each(
     ("key", "text", "value"),
     [
-        ("name", "other", "other"), ("name", " other ", "other"), ("notes", "None", "None"),
-        ("notes", "on", "on"), ("gate.lsb", "2.5", 2.5), ("gate.lsb", "none", None),
-        ("gate.lsb", "NULL", None), ("gate.lsb", "0", 0), ("gate.argmax", "1", 1.0),
-        ("model.strict_export", "off", False), ("model.strict_export", "YES", True),
-        ("gate.compiled", "no", False), ("gate.compiled", "true", True),
+        ("name", "other", "other"),
+        ("name", " other ", "other"),
+        ("notes", "None", "None"),
+        ("notes", "on", "on"),
+        ("gate.lsb", "2.5", 2.5),
+        ("gate.lsb", "none", None),
+        ("gate.lsb", "NULL", None),
+        ("gate.lsb", "0", 0),
+        ("gate.argmax", "1", 1.0),
+        ("model.strict_export", "off", False),
+        ("model.strict_export", "YES", True),
+        ("gate.compiled", "no", False),
+        ("gate.compiled", "true", True),
         ("gate.fail_if", "lsb>2, cycles>9,", ["lsb>2", "cycles>9"]),
         ("model.input_shapes", "1x3x8x8", [[1, 3, 8, 8]]),
         ("model.input_shapes", "1x3,2X4", [[1, 3], [2, 4]]),
-        ("verification.samples", "7", 7), ("calibration.limit", "9", 9),
-        ("calibration.limit", "none", None), ("calibration.dropped", "3,1", [3, 1]),
+        ("verification.samples", "7", 7),
+        ("calibration.limit", "9", 9),
+        ("calibration.limit", "none", None),
+        ("calibration.dropped", "3,1", [3, 1]),
         ("calibration.preprocess.size", "8", [8, 8]),
         ("calibration.preprocess.size", "8x16", [8, 16]),
         ("calibration.preprocess.size", "8/16", [8, 16]),
@@ -41,7 +51,7 @@ WITH_DATA = changed(PLAIN, {"calibration": "pics", "calibration.preprocess": "si
         ("calibration.preprocess.mean", "0.5/0.25,1", [0.5, 0.25, 1.0]),
         ("calibration.preprocess.layout", "bgr", "bgr"),
     ],
-)  # fmt: skip
+)
 def test_that_a_text_is_read_in_the_type_of_its_setting(key, text, value):
     assert value_of(key, text, WITH_DATA) == value
 
@@ -49,12 +59,18 @@ def test_that_a_text_is_read_in_the_type_of_its_setting(key, text, value):
 @for_each(
     ("key", "text"),
     [
-        ("gate.lsb", "some"), ("model.strict_export", "perhaps"), ("verification.samples", "2.5"),
-        ("verification.samples", "none"), ("model.strict_export", "none"),
-        ("model.input_shapes", "1xa"), ("calibration.preprocess.mean", "a/b"),
-        ("evaluation", "pics"), ("gate", "3"), ("calibration", 3),
+        ("gate.lsb", "some"),
+        ("model.strict_export", "perhaps"),
+        ("verification.samples", "2.5"),
+        ("verification.samples", "none"),
+        ("model.strict_export", "none"),
+        ("model.input_shapes", "1xa"),
+        ("calibration.preprocess.mean", "a/b"),
+        ("evaluation", "pics"),
+        ("gate", "3"),
+        ("calibration", 3),
     ],
-)  # fmt: skip
+)
 def test_that_a_text_of_another_type_is_refused_with_its_key(key, text):
     with refused("setting-invalid") as caught:
         changed(WITH_DATA, {key: text})
@@ -90,8 +106,12 @@ def test_that_the_empty_text_restores_a_default():
 
 
 def test_that_a_group_is_set_before_its_parts_however_they_are_ordered():
-    given = {"calibration.limit": "5", "calibration.preprocess.layout": "bgr",
-             "calibration.preprocess": "size=8", "calibration": "pics"}  # fmt: skip
+    given = {
+        "calibration.limit": "5",
+        "calibration.preprocess.layout": "bgr",
+        "calibration.preprocess": "size=8",
+        "calibration": "pics",
+    }
     for order in (given, dict(reversed(given.items()))):
         made = changed(PLAIN, order).calibration
         assert (made.spec, made.limit) == ("pics", 5)
@@ -106,8 +126,7 @@ def test_that_settings_of_an_absent_group_are_none():
     assert listed["calibration.spec"] is None
     assert listed["calibration.preprocess.size"] is None
     assert listed["model.spec"] == "net.pt2"
-    assert not any(key.startswith(("rules", "ranges", "presets", "target.options"))
-                   for key in listed)  # fmt: skip
+    assert not any(key.startswith(("rules", "ranges", "presets", "target.options")) for key in listed)
 
 
 def test_that_what_is_no_setting_stays_as_it_was():
@@ -118,9 +137,13 @@ def test_that_what_is_no_setting_stays_as_it_was():
 
 @for_each(
     ("key", "near"),
-    [("gate.lbs", "gate.lsb"), ("size", "calibration.preprocess.size"), ("modl.spec", "model.spec"),
-     ("qqqqqqqqq", None)],
-)  # fmt: skip
+    [
+        ("gate.lbs", "gate.lsb"),
+        ("size", "calibration.preprocess.size"),
+        ("modl.spec", "model.spec"),
+        ("qqqqqqqqq", None),
+    ],
+)
 def test_that_an_unknown_key_is_refused_with_those_near_it(key, near):
     with refused("setting-unknown") as caught:
         changed(PLAIN, {key: "1"})
@@ -133,15 +156,21 @@ def test_that_an_unknown_key_is_refused_with_those_near_it(key, near):
 @for_each(
     ("kind", "words"),
     [
-        (str, "a text"), (int | None, "a whole number"), (float, "a number"), (bool, "on or off"),
-        (Annotated[int, Field(ge=1)], "a whole number"), (Literal["rgb", "bgr"], "rgb or bgr"),
+        (str, "a text"),
+        (int | None, "a whole number"),
+        (float, "a number"),
+        (bool, "on or off"),
+        (Annotated[int, Field(ge=1)], "a whole number"),
+        (Literal["rgb", "bgr"], "rgb or bgr"),
         (tuple[int, int] | None, "whole numbers, as 224x224"),
-        (tuple[int, ...], "whole numbers, as 3,14"), (tuple[float, ...], "numbers, as 0.5/0.5/0.5"),
+        (tuple[int, ...], "whole numbers, as 3,14"),
+        (tuple[float, ...], "numbers, as 0.5/0.5/0.5"),
         (tuple[tuple[int, ...], ...], "shapes, as 1x3x224x224,1x10"),
-        (tuple[str, ...], "names, separated by commas"), (str | int, "a text or a whole number"),
+        (tuple[str, ...], "names, separated by commas"),
+        (str | int, "a text or a whole number"),
         (tuple[Annotated[float, Field(gt=0)], ...], "numbers, as 0.5/0.5/0.5"),
     ],
-)  # fmt: skip
+)
 def test_that_a_type_is_described_in_words(kind, words):
     assert described(kind) == words
 

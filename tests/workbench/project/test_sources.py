@@ -41,9 +41,7 @@ def test_that_a_model_is_a_program_or_a_callable(folder):
     file = model_reference("model.py:net", folder)
     assert (file.kind, file.path, file.attribute) == ("file", folder / "model.py", "net")
     module = model_reference("xml.etree.ElementTree:parse", folder)
-    assert (module.kind, module.module, module.attribute) == (
-        "package", "xml.etree.ElementTree", "parse",
-    )  # fmt: skip
+    assert (module.kind, module.module, module.attribute) == ("package", "xml.etree.ElementTree", "parse")
     assert module.path.name == "ElementTree.py"
     assert model_reference("os:getcwd", folder).module == "os"
     absolute = model_reference(f"{folder}/model.py:net", folder / "other")
@@ -53,11 +51,13 @@ def test_that_a_model_is_a_program_or_a_callable(folder):
 @for_each(
     ("spec", "code"),
     [
-        ("net", "model-spec-invalid"), ("model.py", "model-spec-invalid"),
-        ("model.py:", "callable-not-named"), ("a/b:net", "callable-invalid"),
+        ("net", "model-spec-invalid"),
+        ("model.py", "model-spec-invalid"),
+        ("model.py:", "callable-not-named"),
+        ("a/b:net", "callable-invalid"),
         ("model.py:no name", "callable-not-named"),
     ],
-)  # fmt: skip
+)
 def test_that_other_models_are_refused(folder, spec, code):
     with refused(code):
         model_reference(spec, folder)
@@ -66,9 +66,14 @@ def test_that_other_models_are_refused(folder, spec, code):
 def test_that_data_is_told_by_its_ending_or_form(folder):
     (folder / "pictures").mkdir()
     kinds = {
-        "x.npz": "array", "x.npy": "array", "x.pt": "array", "story.txt": "text",
-        "pictures": "pictures", "model.py:data": "file", "xml.sax:parse": "package",
-    }  # fmt: skip
+        "x.npz": "array",
+        "x.npy": "array",
+        "x.pt": "array",
+        "story.txt": "text",
+        "pictures": "pictures",
+        "model.py:data": "file",
+        "xml.sax:parse": "package",
+    }
     assert {spec: data_reference(spec, folder, "calibration.spec").kind for spec in kinds} == kinds
     for wrong in ("nowhere", "x.csv"):
         with refused("data-missing"):
@@ -80,8 +85,12 @@ def test_that_data_is_told_by_its_ending_or_form(folder):
 def test_that_code_means_itself_and_what_it_imports_beside_it(folder):
     files = files_of(callable_reference("model.py:net", folder, "o"))
     assert [f.relative_to(folder).as_posix() for f in files] == [
-        "deeper.py", "layers.py", "model.py", "parts/__init__.py", "parts/block.py",
-    ]  # fmt: skip
+        "deeper.py",
+        "layers.py",
+        "model.py",
+        "parts/__init__.py",
+        "parts/block.py",
+    ]
     (folder / "layers.py").write_text("syntax error here")
     files = files_of(callable_reference("model.py:net", folder, "o"))
     assert "deeper.py" not in {f.name for f in files}
@@ -97,8 +106,10 @@ def test_that_pictures_mean_every_picture_below_the_folder(folder):
         path.write_bytes(b"")
     reference = data_reference("pictures", folder, "o")
     assert [f.relative_to(folder / "pictures").as_posix() for f in files_of(reference)] == [
-        "a.jpg", "b.PNG", "sub/c.jpeg",
-    ]  # fmt: skip
+        "a.jpg",
+        "b.PNG",
+        "sub/c.jpeg",
+    ]
 
 
 def test_that_other_references_mean_their_file(folder):
@@ -118,19 +129,25 @@ def whole(folder):
         model=ModelSource(spec="model.py:net", inputs="in.npz", weights="w.safetensors"),
         calibration=DataSource(spec="c.txt", tokens=Tokenization(tokenizer="t.json")),
         evaluation=Evaluation(data=DataSource(spec="e.npz", labels="l.npy"), metric="m.py:f"),
-        trained_weights="trained.safetensors", training_function="teach.py:f",
-    )  # fmt: skip
+        trained_weights="trained.safetensors",
+        training_function="teach.py:f",
+    )
 
 
 def test_that_everything_a_project_names_is_listed_by_its_option(folder):
     named = {option: ref.path.name for option, ref in references(whole(folder), folder)}
     assert named == {
-        "model.spec": "model.py", "model.inputs": "in.npz", "model.weights": "w.safetensors",
-        "trained_weights": "trained.safetensors", "training_function": "teach.py",
-        "calibration.spec": "c.txt", "calibration.tokens.tokenizer": "t.json",
-        "evaluation.data.spec": "e.npz", "evaluation.data.labels": "l.npy",
+        "model.spec": "model.py",
+        "model.inputs": "in.npz",
+        "model.weights": "w.safetensors",
+        "trained_weights": "trained.safetensors",
+        "training_function": "teach.py",
+        "calibration.spec": "c.txt",
+        "calibration.tokens.tokenizer": "t.json",
+        "evaluation.data.spec": "e.npz",
+        "evaluation.data.labels": "l.npy",
         "evaluation.metric": "m.py",
-    }  # fmt: skip
+    }
     assert [option for option, _ in references(make_project(), folder)] == ["model.spec"]
 
 
@@ -138,10 +155,16 @@ def test_that_all_that_is_missing_is_told_at_once(folder):
     found = missing(whole(folder), folder)
     assert set(found.codes) == {"source-file-missing"}
     assert [info.where.id for info in found.infos] == [
-        "model.inputs", "model.weights", "trained_weights", "training_function",
-        "calibration.spec", "calibration.tokens.tokenizer", "evaluation.data.spec",
-        "evaluation.data.labels", "evaluation.metric",
-    ]  # fmt: skip
+        "model.inputs",
+        "model.weights",
+        "trained_weights",
+        "training_function",
+        "calibration.spec",
+        "calibration.tokens.tokenizer",
+        "evaluation.data.spec",
+        "evaluation.data.labels",
+        "evaluation.metric",
+    ]
     assert missing(make_project(), folder) is None
     absent = make_project(model=ModelSource(spec="no_such_package.at_all:f"))
     assert missing(absent, folder).codes == ("module-not-installed",)
@@ -156,15 +179,20 @@ def test_that_text_is_read_where_the_samples_are_text():
 @for_each(
     ("module", "file"),
     [
-        ("plain", "plain.py"), ("whole", "whole/__init__.py"), ("whole.part", "whole/part.py"),
-        ("spread.inner", "spread/inner.py"), ("spread.deep.last", "spread/deep/last.py"),
-        ("spread", None), ("whole.missing", None), ("plain.part", None), ("nowhere_at_all", None),
+        ("plain", "plain.py"),
+        ("whole", "whole/__init__.py"),
+        ("whole.part", "whole/part.py"),
+        ("spread.inner", "spread/inner.py"),
+        ("spread.deep.last", "spread/deep/last.py"),
+        ("spread", None),
+        ("whole.missing", None),
+        ("plain.part", None),
+        ("nowhere_at_all", None),
         ("json", "json/__init__.py"),
     ],
-)  # fmt: skip
+)
 def test_that_a_module_is_found_as_python_would_without_importing_it(tmp_path, module, file):
-    for name in ("plain.py", "whole/__init__.py", "whole/part.py", "spread/inner.py",
-                 "spread/deep/last.py"):  # fmt: skip
+    for name in ("plain.py", "whole/__init__.py", "whole/part.py", "spread/inner.py", "spread/deep/last.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("raise SystemExit('imported')\n")
     (tmp_path / "json.py").write_text("raise SystemExit('not the one of Python')\n")
@@ -189,10 +217,13 @@ def test_that_a_module_that_is_not_installed_is_missing(tmp_path):
 @for_each(
     ("name", "fits"),
     [
-        ("n" * 251 + ".pt2", True), ("n" * 252 + ".pt2", False), ("ä" * 125 + ".pt2", True),
-        ("ä" * 126 + ".pt2", False), ("/".join(["d" * 200] * 25) + "/x.pt2", False),
+        ("n" * 251 + ".pt2", True),
+        ("n" * 252 + ".pt2", False),
+        ("ä" * 125 + ".pt2", True),
+        ("ä" * 126 + ".pt2", False),
+        ("/".join(["d" * 200] * 25) + "/x.pt2", False),
     ],
-)  # fmt: skip
+)
 def test_that_a_name_is_as_long_as_a_file_system_allows(tmp_path, name, fits):
     if fits:
         assert sources.model_reference(name, tmp_path).path.name == name
@@ -201,9 +232,7 @@ def test_that_a_name_is_as_long_as_a_file_system_allows(tmp_path, name, fits):
         sources.model_reference(name, tmp_path)
 
 
-def test_that_pictures_are_those_below_in_their_order_and_no_more_than_a_walk_takes(
-    tmp_path, monkeypatch
-):
+def test_that_pictures_are_those_below_in_their_order_and_no_more_than_a_walk_takes(tmp_path, monkeypatch):
     for name in ("b.png", "a.JPG", "c.txt", "x/d.jpeg", "x/y/e.bmp"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")

@@ -154,9 +154,13 @@ def test_that_a_gate_is_saved_and_read_again():
 
 @for_each(
     ("gate", "place"),
-    [({"lsb": -1}, "gate.lsb"), ({"argmax": 95}, "gate.argmax"), ({"top1": 1}, "gate.top1"),
-     ({"fail_if": ["speed>2"]}, "gate.fail_if")],
-)  # fmt: skip
+    [
+        ({"lsb": -1}, "gate.lsb"),
+        ({"argmax": 95}, "gate.argmax"),
+        ({"top1": 1}, "gate.top1"),
+        ({"fail_if": ["speed>2"]}, "gate.fail_if"),
+    ],
+)
 def test_that_an_invalid_gate_is_refused_with_its_place(gate, place):
     raw = json.loads(store.dump(make_project())) | {"gate": gate}
     with pytest.raises(WorkbenchError) as error:
@@ -177,9 +181,15 @@ def test_that_numbers_a_method_gave_in_version_1_become_that_method():
 
 
 @for_each(
-    "broken", [{"ranges": 5}, {"ranges": [5]}, {"ranges": [{"by": 5}]}, {"range_methods": 5,
-     "ranges": []}, {"range_methods": [{"scope": "all", "method": "best"}]}],
-)  # fmt: skip
+    "broken",
+    [
+        {"ranges": 5},
+        {"ranges": [5]},
+        {"ranges": [{"by": 5}]},
+        {"range_methods": 5, "ranges": []},
+        {"range_methods": [{"scope": "all", "method": "best"}]},
+    ],
+)
 def test_that_broken_ranges_of_any_version_are_refused_with_their_place(broken):
     for version in (1, PROJECT_VERSION):
         raw = json.loads(store.dump(make_project())) | broken | {"version": version}
@@ -249,9 +259,7 @@ def test_that_an_option_takes_one_value():
     assert places == ["target.options.optimise", "target.options.system_config"]
 
 
-def test_that_a_file_that_cannot_be_read_is_told_apart_from_one_that_is_not_there(
-    tmp_path, monkeypatch
-):
+def test_that_a_file_that_cannot_be_read_is_told_apart_from_one_that_is_not_there(tmp_path, monkeypatch):
     with refused("project-unreadable"):
         store.load(tmp_path / "a\0b.qwb")
 

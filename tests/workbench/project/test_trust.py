@@ -56,9 +56,7 @@ def test_that_trust_can_be_revoked(folder, store):
 
 
 def test_that_data_files_and_missing_programs_need_no_trust(folder, store):
-    project = make_project(
-        model=ModelSource(spec="net.pt2"), calibration=DataSource(spec="data.npz")
-    )
+    project = make_project(model=ModelSource(spec="net.pt2"), calibration=DataSource(spec="data.npz"))
     demand(project, folder, store)
 
 
@@ -149,9 +147,7 @@ def test_that_a_link_to_a_sample_is_not_the_sample(folder, store):
         demand(make_project(), folder, store)
 
 
-def test_that_a_project_beside_foreign_files_that_names_only_a_sample_reads_no_foreign_file(
-    folder, store
-):
+def test_that_a_project_beside_foreign_files_that_names_only_a_sample_reads_no_foreign_file(folder, store):
     project = make_project(model=ModelSource(spec=f"{SAMPLES / 'digits' / 'model.py'}:digits_net"))
     code = demand(project, folder, store)
     assert code.digest == ""
@@ -161,9 +157,7 @@ def test_that_a_project_beside_foreign_files_that_names_only_a_sample_reads_no_f
 
 def test_that_a_path_that_leaves_the_samples_is_no_sample(folder, store):
     back = "/".join([".."] * len((SAMPLES / "digits").parts))
-    project = make_project(
-        model=ModelSource(spec=f"{SAMPLES}/digits/{back}{folder}/model.py:net"[:4000])
-    )
+    project = make_project(model=ModelSource(spec=f"{SAMPLES}/digits/{back}{folder}/model.py:net"[:4000]))
     with pytest.raises(TrustRequiredError):
         demand(project, folder, store)
 
@@ -186,9 +180,7 @@ def test_that_the_list_is_readable_by_the_user_alone(folder, store, tmp_path):
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_that_a_list_that_others_can_write_or_that_is_a_link_means_no_trust(
-    folder, store, tmp_path
-):
+def test_that_a_list_that_others_can_write_or_that_is_a_link_means_no_trust(folder, store, tmp_path):
     store.grant(read_code(make_project(), folder), "net")
     path = tmp_path / "config" / "trust.json"
     path.chmod(0o666)
@@ -202,9 +194,7 @@ def test_that_a_list_that_others_can_write_or_that_is_a_link_means_no_trust(
         demand(make_project(), folder, store)
 
 
-def test_that_a_folder_with_too_many_files_contributes_what_its_code_imports(
-    folder, store, monkeypatch
-):
+def test_that_a_folder_with_too_many_files_contributes_what_its_code_imports(folder, store, monkeypatch):
     monkeypatch.setattr(project_code, "MAX_FILES", 3)
     for number in range(10):
         (folder / f"m{number}.py").write_text("")

@@ -483,9 +483,7 @@ def test_that_values_of_a_project_are_finite_positive_and_fixed():
     assert project.channels() == {"conv": 1}
     with pytest.raises(ValidationError):
         project.name = "other"
-    assert (
-        len({RangeMethod(scope="all", method="mse"), RangeMethod(scope="all", method="mse")}) == 1
-    )
+    assert len({RangeMethod(scope="all", method="mse"), RangeMethod(scope="all", method="mse")}) == 1
 
 
 def test_that_sizes_of_inputs_are_positive():

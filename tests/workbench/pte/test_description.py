@@ -161,12 +161,13 @@ def test_that_what_is_no_program_is_refused_with_what_to_choose():
 @for_each(
     ("name", "content", "code"),
     [
-        ("whole.pte", None, None), ("cut.pte", lambda data: data[:900], "program-damaged"),
+        ("whole.pte", None, None),
+        ("cut.pte", lambda data: data[:900], "program-damaged"),
         ("other.pte", lambda data: b"\0" * len(data), "program-not-executorch"),
         ("empty.ptd", lambda data: data[:4] + b"FT01" + bytes(900), "program-damaged"),
         ("raw.bin", lambda data: b"vela_bin_stream\0" + bytes(900), None),
     ],
-)  # fmt: skip
+)
 def test_that_a_large_file_is_decoded_before_it_is_read(tmp_path, monkeypatch, name, content, code):
 
     data = (PROGRAMS / "u55.pte").read_bytes()

@@ -108,9 +108,10 @@ def test_that_a_stream_is_read_with_its_device_and_every_command():
     assert [c.text for c in found.commands] == ["3", "0x580000010", "65535"]
     assert made_for(data) == ("ethos-u55", 128)
     assert [" ".join(line.split()) for line in listing(found)] == [
-        "0x000000 NPU_SET_IFM_DEPTH_M1 3", "0x000004 NPU_SET_IFM_BASE0 0x580000010",
+        "0x000000 NPU_SET_IFM_DEPTH_M1 3",
+        "0x000004 NPU_SET_IFM_BASE0 0x580000010",
         "0x00000c NPU_OP_STOP 65535",
-    ]  # fmt: skip
+    ]
 
 
 @for_each(
@@ -138,9 +139,13 @@ def test_that_long_streams_and_other_actions_are_read():
 def test_that_damaged_streams_are_refused():
     good = stream(short(0x104, 3))
     for wrong in (
-        b"COP3" + good[4:], good + b"\0", good[:-4], b"COP1" + struct.pack("<I", 1),
-        stream([0x4000]), b"",
-    ):  # fmt: skip
+        b"COP3" + good[4:],
+        good + b"\0",
+        good[:-4],
+        b"COP1" + struct.pack("<I", 1),
+        stream([0x4000]),
+        b"",
+    ):
         with refused("program-damaged"):
             decode(wrong)
     for wrong in (good[:8], b"COP3" + good[4:], b""):
@@ -150,10 +155,12 @@ def test_that_damaged_streams_are_refused():
 
 
 def size(height, width, depth, side="IFM"):
-    names = {"IFM": ("IFM_HEIGHT0", "IFM_WIDTH0", "IFM_DEPTH"),
-             "IFM2": ("IFM2_HEIGHT0", "IFM2_WIDTH0"),
-             "OFM": ("OFM_HEIGHT", "OFM_WIDTH", "OFM_DEPTH"),
-             "KERNEL": ("KERNEL_HEIGHT", "KERNEL_WIDTH")}[side]  # fmt: skip
+    names = {
+        "IFM": ("IFM_HEIGHT0", "IFM_WIDTH0", "IFM_DEPTH"),
+        "IFM2": ("IFM2_HEIGHT0", "IFM2_WIDTH0"),
+        "OFM": ("OFM_HEIGHT", "OFM_WIDTH", "OFM_DEPTH"),
+        "KERNEL": ("KERNEL_HEIGHT", "KERNEL_WIDTH"),
+    }[side]
     return {f"{n}_M1": v - 1 for n, v in zip(names, (height, width, depth), strict=False)}
 
 
@@ -165,32 +172,53 @@ def started(kind, **registers):
 
 
 MAPS = {
-    **size(4, 5, 6), **size(2, 3, 7, "OFM"), "IFM_REGION": 9, "IFM_BASE0": 64,
-    "IFM_STRIDE_Y": 40, "IFM_STRIDE_X": 8, "OFM_REGION": 2, "OFM_BASE0": 128,
-    "OFM_STRIDE_Y": 1, "OFM_STRIDE_X": 50,
-}  # fmt: skip
+    **size(4, 5, 6),
+    **size(2, 3, 7, "OFM"),
+    "IFM_REGION": 9,
+    "IFM_BASE0": 64,
+    "IFM_STRIDE_Y": 40,
+    "IFM_STRIDE_X": 8,
+    "OFM_REGION": 2,
+    "OFM_BASE0": 128,
+    "OFM_STRIDE_Y": 1,
+    "OFM_STRIDE_X": 50,
+}
 CODED = {
-    **size(3, 2, 0, "KERNEL"), "WEIGHT_REGION": 8, "WEIGHT_BASE": 16, "WEIGHT_LENGTH": 1100,
-    "SCALE_REGION": 9, "SCALE_BASE": 32, "SCALE_LENGTH": 44,
-}  # fmt: skip
+    **size(3, 2, 0, "KERNEL"),
+    "WEIGHT_REGION": 8,
+    "WEIGHT_BASE": 16,
+    "WEIGHT_LENGTH": 1100,
+    "SCALE_REGION": 9,
+    "SCALE_BASE": 32,
+    "SCALE_LENGTH": 44,
+}
 
 
 @for_each(("command", "kind"), [("CONV", "convolution"), ("DEPTHWISE", "depthwise convolution")])
 def test_that_a_convolution_reads_its_input_weights_and_scales(command, kind):
     assert started(command, **MAPS, **CODED) == Operation(
-        offset=100, kind=kind, ifm=(4, 5, 6), ofm=(2, 3, 7), kernel=(3, 2), weight_bytes=1100,
-        reads=(Area("feature map", 1, 64, 160), Area("weights", 0, 16, 1100),
-               Area("scales", 1, 32, 44)),
+        offset=100,
+        kind=kind,
+        ifm=(4, 5, 6),
+        ofm=(2, 3, 7),
+        kernel=(3, 2),
+        weight_bytes=1100,
+        reads=(Area("feature map", 1, 64, 160), Area("weights", 0, 16, 1100), Area("scales", 1, 32, 44)),
         writes=(Area("feature map", 2, 128, 150),),
-    )  # fmt: skip
+    )
 
 
 def test_that_other_operations_read_what_they_need():
     pooled = started("POOL", **MAPS, **CODED)
     assert (pooled.kind, pooled.kernel, pooled.weight_bytes) == ("pooling", (3, 2), 0)
     assert [area.role for area in pooled.reads] == ["feature map"]
-    second = {**size(4, 5, 0, "IFM2"), "IFM2_REGION": 2, "IFM2_BASE0": 8, "IFM2_STRIDE_Y": 3,
-              "IFM2_STRIDE_X": 1}  # fmt: skip
+    second = {
+        **size(4, 5, 0, "IFM2"),
+        "IFM2_REGION": 2,
+        "IFM2_BASE0": 8,
+        "IFM2_STRIDE_Y": 3,
+        "IFM2_STRIDE_X": 1,
+    }
     both = started("ELEMENTWISE", **MAPS, **CODED, **second)
     assert (both.kind, both.kernel) == ("elementwise", ())
     assert both.reads[1] == Area("feature map", 2, 8, 12)
@@ -201,12 +229,16 @@ def test_that_other_operations_read_what_they_need():
 
 
 def test_that_a_copy_goes_from_a_place_to_a_place():
-    copied = started("DMA_START", DMA0_SRC_REGION=8, DMA0_SRC=64, DMA0_DST_REGION=10, DMA0_DST=96,
-                     DMA0_LEN=2048)  # fmt: skip
+    copied = started(
+        "DMA_START", DMA0_SRC_REGION=8, DMA0_SRC=64, DMA0_DST_REGION=10, DMA0_DST=96, DMA0_LEN=2048
+    )
     assert copied == Operation(
-        100, "copy", copied_bytes=2048, reads=(Area("copy", 0, 64, 2048),),
+        100,
+        "copy",
+        copied_bytes=2048,
+        reads=(Area("copy", 0, 64, 2048),),
         writes=(Area("copy", 2, 96, 2048),),
-    )  # fmt: skip
+    )
     assert str(copied) == "copy of 2,048 bytes"
 
 
@@ -215,9 +247,7 @@ def test_that_operations_and_areas_are_told_in_one_line():
     assert told == "3x2 convolution, (4, 5, 6) to (2, 3, 7), 1,100 bytes of weights"
     assert str(started("ELEMENTWISE", **MAPS)) == "elementwise, (4, 5, 6) to (2, 3, 7)"
     assert str(Area("weights", 1, 255, 3)) == "weights in scratch at 0xff"
-    assert [region_name(n) for n in range(4)] == [
-        "constants", "scratch", "fast scratch", "region 3",
-    ]  # fmt: skip
+    assert [region_name(n) for n in range(4)] == ["constants", "scratch", "fast scratch", "region 3"]
 
 
 def op(offset, reads=(), writes=()):
@@ -231,14 +261,17 @@ def fm(region, address, size=16, role="feature map"):
 def test_that_parts_of_an_input_count_as_using_it():
     weights = fm(0, 0, 8, "weights")
     parts = (
-        op(0, [fm(1, 0), weights], [fm(1, 64)]), op(4, [fm(1, 16), weights], [fm(1, 64)]),
-        op(8, [fm(1, 64), fm(1, 32)], [fm(1, 96)]), op(12, [fm(2, 16)], [fm(1, 127)]),
+        op(0, [fm(1, 0), weights], [fm(1, 64)]),
+        op(4, [fm(1, 16), weights], [fm(1, 64)]),
+        op(8, [fm(1, 64), fm(1, 32)], [fm(1, 96)]),
+        op(12, [fm(2, 16)], [fm(1, 127)]),
         op(16, [fm(1, 128)], [fm(1, 0, 8, "copy")]),
-    )  # fmt: skip
+    )
     found = tensors(
         CommandStream("COP1", "ethos-u55", 128, (), parts),
-        [Port((1, 32), 1, 0, 1)], [Port((1, 32), 1, 96, 1), Port((1, 4), 0, 500, 1)],
-    )  # fmt: skip
+        [Port((1, 32), 1, 0, 1)],
+        [Port((1, 32), 1, 96, 1), Port((1, 4), 0, 500, 1)],
+    )
     named = {(t.name, t.area.address): t for t in found}
     given = named["input 0", 0]
     assert (given.shape, given.area.bytes, given.read, given.written) == ((1, 32), 32, (0, 4), ())
@@ -253,8 +286,11 @@ def test_that_parts_of_an_input_count_as_using_it():
     assert named["copy", 0].written == (16,)
     assert named["feature map", 128].read == (16,)
     assert {t.place for t in found if t.name == "feature map"} == {
-        "scratch 0x40", "scratch 0x20", "fast scratch 0x10", "scratch 0x80",
-    }  # fmt: skip
+        "scratch 0x40",
+        "scratch 0x20",
+        "fast scratch 0x10",
+        "scratch 0x80",
+    }
     assert len(found) == 9
 
 
@@ -271,10 +307,16 @@ def test_that_a_range_used_without_end_is_cut():
 def test_that_what_was_never_set_is_zero():
     none = Area("feature map", 0, 0, 0)
     assert started("CONV") == Operation(
-        offset=100, kind="convolution", ifm=(0, 0, 0), ofm=(0, 0, 0), kernel=(0, 0),
-        weight_bytes=0, copied_bytes=0,
-        reads=(none, Area("weights", 0, 0, 0), Area("scales", 0, 0, 0)), writes=(none,),
-    )  # fmt: skip
+        offset=100,
+        kind="convolution",
+        ifm=(0, 0, 0),
+        ofm=(0, 0, 0),
+        kernel=(0, 0),
+        weight_bytes=0,
+        copied_bytes=0,
+        reads=(none, Area("weights", 0, 0, 0), Area("scales", 0, 0, 0)),
+        writes=(none,),
+    )
     nowhere = Area("copy", 0, 0, 0)
     assert started("DMA_START") == Operation(
         100, "copy", weight_bytes=0, copied_bytes=0, reads=(nowhere,), writes=(nowhere,)

@@ -25,9 +25,12 @@ def value(kind, **fields):
 
 def tensor(dtype=FLOAT32, shape=(2, 3), order=None, constant=0, place=None):
     """Return a tensor; ``place`` are the memory and the low and high word of its address."""
-    fields = {0: ("b", dtype), 2: ("i", list(shape)),
-              3: ("B", list(range(len(shape))) if order is None else list(order)),
-              5: ("I", constant)}  # fmt: skip
+    fields = {
+        0: ("b", dtype),
+        2: ("i", list(shape)),
+        3: ("B", list(range(len(shape))) if order is None else list(order)),
+        5: ("I", constant),
+    }
     if place is not None:
         fields[6] = {i: ("I", number) for i, number in enumerate(place)}
     return {0: ("B", TENSOR), 1: fields}
@@ -37,14 +40,19 @@ def call(kind, **fields):
     return value(kind, **fields)
 
 
-def method(values=(), inputs=(), outputs=(), calls=(), *, kernels=(), delegates=(), planned=(0,),
-           name="forward"):  # fmt: skip
+def method(
+    values=(), inputs=(), outputs=(), calls=(), *, kernels=(), delegates=(), planned=(0,), name="forward"
+):
     return {
-        0: name, 2: list(values), 3: ("i", list(inputs)), 4: ("i", list(outputs)),
+        0: name,
+        2: list(values),
+        3: ("i", list(inputs)),
+        4: ("i", list(outputs)),
         5: [{2: list(calls)}],
         6: [{0: base, 1: overload} for base, overload in kernels],
-        7: list(delegates), 8: ("q", list(planned)),
-    }  # fmt: skip
+        7: list(delegates),
+        8: ("q", list(planned)),
+    }
 
 
 def program(*methods, mark=b"ET12", **tables):
@@ -70,26 +78,43 @@ def with_segments(root, *segments, mark=b"ET12"):
 
 def test_that_every_kind_of_value_is_read_with_its_content():
     values = (
-        value(NONE), value(INT, f0=("q", -(2**40))), value(BOOL, f0=("B", 1)),
-        value(BOOL, f0=("B", 0)), value(DOUBLE, f0=("q", bits(-2.5))), value(STRING, f0="text"),
-        value(INTS, f0=("q", [3, -4])), value(DOUBLES, f0=("q", [bits(0.5), bits(1e300)])),
-        value(BOOLS, f0=("B", [1, 0])), value(TENSORS, f0=("i", [9, -1])),
-        value(OPTIONALS, f0=("i", [1])), value(99),
-    )  # fmt: skip
+        value(NONE),
+        value(INT, f0=("q", -(2**40))),
+        value(BOOL, f0=("B", 1)),
+        value(BOOL, f0=("B", 0)),
+        value(DOUBLE, f0=("q", bits(-2.5))),
+        value(STRING, f0="text"),
+        value(INTS, f0=("q", [3, -4])),
+        value(DOUBLES, f0=("q", [bits(0.5), bits(1e300)])),
+        value(BOOLS, f0=("B", [1, 0])),
+        value(TENSORS, f0=("i", [9, -1])),
+        value(OPTIONALS, f0=("i", [1])),
+        value(99),
+    )
     (read,) = decode(program(method(values))).methods
     assert [(v.kind, v.content) for v in read.values] == [
-        ("none", None), ("int", -(2**40)), ("bool", True), ("bool", False), ("float", -2.5),
-        ("text", "text"), ("list of int", (3, -4)), ("list of float", (0.5, 1e300)),
-        ("list of bool", (1, 0)), ("list of tensors", (9, -1)), ("list of tensors", (1,)),
+        ("none", None),
+        ("int", -(2**40)),
+        ("bool", True),
+        ("bool", False),
+        ("float", -2.5),
+        ("text", "text"),
+        ("list of int", (3, -4)),
+        ("list of float", (0.5, 1e300)),
+        ("list of bool", (1, 0)),
+        ("list of tensors", (9, -1)),
+        ("list of tensors", (1,)),
         ("unknown", None),
-    ]  # fmt: skip
+    ]
 
 
 def test_that_tensors_are_read_with_type_shape_order_and_place():
     values = (
-        tensor(INT8, (1, 8, 8, 4), (0, 2, 3, 1), 3), tensor(place=(2, 16, 0)),
-        tensor(place=(1, 5, 1)), tensor(99, ()),
-    )  # fmt: skip
+        tensor(INT8, (1, 8, 8, 4), (0, 2, 3, 1), 3),
+        tensor(place=(2, 16, 0)),
+        tensor(place=(1, 5, 1)),
+        tensor(99, ()),
+    )
     first, near, far, odd = decode(program(method(values))).method().values
     assert first == Value("tensor", "int8", (1, 8, 8, 4), (0, 2, 3, 1), 3)
     assert (first.memory_id, first.offset) == (-1, 0)
@@ -100,16 +125,43 @@ def test_that_tensors_are_read_with_type_shape_order_and_place():
 
 @for_each(
     ("dtype", "size"),
-    [("uint8", 1), ("int8", 1), ("bool", 1), ("int16", 2), ("float16", 2), ("bfloat16", 2),
-     ("uint16", 2), ("int32", 4), ("float32", 4), ("uint32", 4), ("int64", 8), ("float64", 8),
-     ("uint64", 8), ("complex64", 8), ("complex128", 16)],
-)  # fmt: skip
+    [
+        ("uint8", 1),
+        ("int8", 1),
+        ("bool", 1),
+        ("int16", 2),
+        ("float16", 2),
+        ("bfloat16", 2),
+        ("uint16", 2),
+        ("int32", 4),
+        ("float32", 4),
+        ("uint32", 4),
+        ("int64", 8),
+        ("float64", 8),
+        ("uint64", 8),
+        ("complex64", 8),
+        ("complex128", 16),
+    ],
+)
 def test_that_a_tensor_has_the_bytes_of_its_type(dtype, size):
     # Scalar types as torch counts them: c10/core/ScalarType.h.
-    number = {"uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5,
-              "float32": 6, "float64": 7, "complex64": 9,
-              "complex128": 10, "bool": 11, "bfloat16": 15, "uint16": 27, "uint32": 28,
-              "uint64": 29}[dtype]  # fmt: skip
+    number = {
+        "uint8": 0,
+        "int8": 1,
+        "int16": 2,
+        "int32": 3,
+        "int64": 4,
+        "float16": 5,
+        "float32": 6,
+        "float64": 7,
+        "complex64": 9,
+        "complex128": 10,
+        "bool": 11,
+        "bfloat16": 15,
+        "uint16": 27,
+        "uint32": 28,
+        "uint64": 29,
+    }[dtype]
     read = decode(program(method((tensor(number, (3, 5)), tensor(number, ()))))).method().values
     assert [v.dtype for v in read] == [dtype] * 2
     assert [v.bytes for v in read] == [15 * size, size]
@@ -124,17 +176,22 @@ def test_that_sizes_of_damaged_shapes_are_bounded():
 
 def test_that_instructions_are_read_with_kernel_delegate_and_target():
     calls = (
-        call(KERNEL, f0=("i", 1), f1=("i", [0, 1])), call(DELEGATE, f0=("i", 0), f1=("i", [2])),
-        call(MOVE, f0=("i", 3), f1=("i", 4)), call(JUMP, f0=("i", 5), f1=("i", 6)),
-        call(FREE, f0=("i", 7)), call(77),
-    )  # fmt: skip
-    read = decode(
-        program(method(calls=calls, kernels=(("aten::add", "out"), ("custom::op", ""))))
-    ).method()
+        call(KERNEL, f0=("i", 1), f1=("i", [0, 1])),
+        call(DELEGATE, f0=("i", 0), f1=("i", [2])),
+        call(MOVE, f0=("i", 3), f1=("i", 4)),
+        call(JUMP, f0=("i", 5), f1=("i", 6)),
+        call(FREE, f0=("i", 7)),
+        call(77),
+    )
+    read = decode(program(method(calls=calls, kernels=(("aten::add", "out"), ("custom::op", ""))))).method()
     assert [(c.kind, c.index, c.values) for c in read.calls] == [
-        ("kernel", 1, (0, 1)), ("delegate", 0, (2,)), ("move", -1, (3, 4)), ("jump", 6, (5,)),
-        ("free", -1, ()), ("unknown", -1, ()),
-    ]  # fmt: skip
+        ("kernel", 1, (0, 1)),
+        ("delegate", 0, (2,)),
+        ("move", -1, (3, 4)),
+        ("jump", 6, (5,)),
+        ("free", -1, ()),
+        ("unknown", -1, ()),
+    ]
     assert read.kernels == ("aten::add.out", "custom::op")
 
 
@@ -154,10 +211,7 @@ def test_that_constants_and_data_lie_in_the_file_or_in_segments():
     inline = program(method(), f2=[{}, {0: b"abcd"}])
     read = decode(inline)
     assert (read.constants, [bytes(c) for c in read.constant_data]) == ((0, 4), [b"", b"abcd"])
-    root = {
-        0: ("I", 1), 1: [method()], 5: {0: ("I", 1), 1: ("Q", [0, 0, 4])},
-        7: [{0: "key", 1: ("I", 0)}],
-    }  # fmt: skip
+    root = {0: ("I", 1), 1: [method()], 5: {0: ("I", 1), 1: ("Q", [0, 0, 4])}, 7: [{0: "key", 1: ("I", 0)}]}
     read = decode(with_segments(root, b"named data", b"abcdefg"))
     assert [bytes(c) for c in read.constant_data] == [b"", b"abcd", b"efg"]
     assert {k: bytes(v) for k, v in read.named_data.items()} == {"key": b"named data"}
@@ -167,10 +221,12 @@ def test_that_constants_and_data_lie_in_the_file_or_in_segments():
 
 def test_that_the_first_contents_of_mutable_buffers_lie_in_a_segment_of_their_own():
     root = {
-        0: ("I", 1), 1: [method()], 5: {0: ("I", 0), 1: ("Q", [0, 0])},
+        0: ("I", 1),
+        1: [method()],
+        5: {0: ("I", 0), 1: ("Q", [0, 0])},
         # Only the first group is in use.
         6: [{0: ("I", 1), 1: ("Q", [0, 0, 4])}, {0: ("I", 0), 1: ("Q", [0, 0])}],
-    }  # fmt: skip
+    }
     read = decode(with_segments(root, b"constant", b"abcdefg"))
     assert [bytes(c) for c in read.constant_data] == [b"", b"constant"]
     assert [bytes(c) for c in read.initial_data] == [b"", b"abcd", b"efg"]
@@ -239,9 +295,7 @@ def test_that_test_vectors_are_read_from_a_bundle():
     case = {0: [vector(FLOAT32, [1, 2], b"12345678"), number], 1: [vector(99, [1, 1], b"9")]}
     suites = [{0: "forward", 1: [case, case]}, {0: "other", 1: [case]}]
     read = decode(flatbuffer({1: suites, 2: program(method())}, b"BP08"))
-    assert (read.test_cases, [c.method for c in read.cases]) == (
-        3, ["forward", "forward", "other"],
-    )  # fmt: skip
+    assert (read.test_cases, [c.method for c in read.cases]) == (3, ["forward", "forward", "other"])
     (given,), (expected,) = read.cases[0].inputs, read.cases[0].expected
     assert (given.dtype, given.shape, given.dim_order) == ("float32", (1, 2), (0, 1))
     assert bytes(given.data) == b"12345678"
@@ -267,9 +321,7 @@ def ptd(segments, named):
 
 def test_that_weights_beside_a_program_are_read_by_their_keys():
     data = ptd((b"first", b"second!"), {"a": 1, "b": 0})
-    assert {k: bytes(v) for k, v in decode_named_data(data).items()} == {
-        "a": b"second!", "b": b"first",
-    }  # fmt: skip
+    assert {k: bytes(v) for k, v in decode_named_data(data).items()} == {"a": b"second!", "b": b"first"}
     for wrong in (
         data[: 8 + struct.calcsize("<4sIQQQQ") - 1],
         b"",
@@ -284,9 +336,15 @@ def test_that_weights_beside_a_program_are_read_by_their_keys():
 
 
 def small():
-    values = (tensor(place=(1, 0, 0)), tensor(place=(1, 24, 0)), tensor(place=(1, 48, 0)),
-              tensor(INT8, (4,), constant=1), value(INT, f0=("q", 2)), tensor(place=(2, 0, 0)),
-              tensor(FLOAT32, ()))  # fmt: skip
+    values = (
+        tensor(place=(1, 0, 0)),
+        tensor(place=(1, 24, 0)),
+        tensor(place=(1, 48, 0)),
+        tensor(INT8, (4,), constant=1),
+        value(INT, f0=("q", 2)),
+        tensor(place=(2, 0, 0)),
+        tensor(FLOAT32, ()),
+    )
     calls = (
         call(KERNEL, f0=("i", 0), f1=("i", [0, 3, 4, 1])),
         call(KERNEL, f0=("i", 0), f1=("i", [1, 1, 99, 2])),
@@ -296,11 +354,17 @@ def small():
     )
     return program(
         method(
-            values, (0,), (2,), calls, kernels=(("aten::b", "out"), ("aten::a", "out")),
-            delegates=(delegate(0, 0),), planned=(0, 72, 100),
+            values,
+            (0,),
+            (2,),
+            calls,
+            kernels=(("aten::b", "out"), ("aten::a", "out")),
+            delegates=(delegate(0, 0),),
+            planned=(0, 72, 100),
         ),
-        f2=[{}, {0: b"four"}, {0: b"unused"}], f3=[{0: b"blob"}],
-    )  # fmt: skip
+        f2=[{}, {0: b"four"}, {0: b"unused"}],
+        f3=[{0: b"blob"}],
+    )
 
 
 def test_that_the_whole_description_says_what_the_program_holds():
@@ -350,8 +414,7 @@ def test_that_calls_are_counted_by_kernel_with_those_never_called():
 
 
 def test_that_an_order_in_memory_is_told_where_it_is_not_the_usual_one():
-    values = (tensor(INT8, (1, 8, 8, 4), (0, 2, 3, 1)), tensor(INT8, (1, 2), (0, 0)),
-              value(INT, f0=("q", 2)))  # fmt: skip
+    values = (tensor(INT8, (1, 8, 8, 4), (0, 2, 3, 1)), tensor(INT8, (1, 2), (0, 0)), value(INT, f0=("q", 2)))
     found = description.describe(program(method(values, (0, 1, 2), ())))
     assert found["inputs"] == [
         {"type": "tensor", "dtype": "int8", "shape": [1, 8, 8, 4], "dim_order": [0, 2, 3, 1]},
@@ -362,10 +425,17 @@ def test_that_an_order_in_memory_is_told_where_it_is_not_the_usual_one():
 
 @for_each(
     ("planned", "values", "calls", "kib"),
-    [((0,), 0, 0, 4), ((0, 1), 0, 0, 5), ((0, 1024), 0, 0, 5), ((0, -5), 0, 0, 4),
-     ((0, 1024 - 96), 1, 0, 5), ((0, 1024 - 95), 1, 0, 6), ((0, 1024 - 64), 0, 1, 5),
-     ((0, 1024 - 63), 0, 1, 6)],
-)  # fmt: skip
+    [
+        ((0,), 0, 0, 4),
+        ((0, 1), 0, 0, 5),
+        ((0, 1024), 0, 0, 5),
+        ((0, -5), 0, 0, 4),
+        ((0, 1024 - 96), 1, 0, 5),
+        ((0, 1024 - 95), 1, 0, 6),
+        ((0, 1024 - 64), 0, 1, 5),
+        ((0, 1024 - 63), 0, 1, 6),
+    ],
+)
 def test_that_the_pool_of_a_method_is_computed_from_its_parts(planned, values, calls, kib):
     made = method([value(NONE)] * values, calls=[call(FREE)] * calls, planned=planned)
     assert description.memory(program(made)).method_pool_bytes == kib * 1024
@@ -377,11 +447,7 @@ def vela_blob(scratch):
         return struct.pack("<16sI?11x", name, len(data) if size is None else size, False) + padded
 
     sizes = struct.pack("<I", scratch)
-    return (
-        block(b"vela_bin_stream", b"")
-        + block(b"scratch_size", sizes)
-        + block(b"vela_end_stream", b"")
-    )
+    return block(b"vela_bin_stream", b"") + block(b"scratch_size", sizes) + block(b"vela_end_stream", b"")
 
 
 @for_each(("scratch", "kib"), [((1008,), 1), ((1009,), 2), ((5, 3000, 7), 3)])
@@ -396,9 +462,7 @@ def test_that_the_scratch_pool_is_that_of_the_largest_delegate(scratch, kib):
 def test_that_a_method_without_instructions_has_a_plan():
     read = decode(program(method([tensor(place=(0, 0, 0)), tensor(place=(1, 8, 0))], (0,), (1,))))
     plan = description.planned(read.method())
-    assert [(p.memory, p.role, p.first, p.last) for p in plan] == [
-        (0, "input", 0, 0), (1, "output", 0, 0),
-    ]  # fmt: skip
+    assert [(p.memory, p.role, p.first, p.last) for p in plan] == [(0, "input", 0, 0), (1, "output", 0, 0)]
     one = program(method([tensor(place=(0, 0, 0))], calls=[call(FREE)]))
     (unused,) = description.planned(decode(one).method())
     assert (unused.role, unused.first, unused.last) == ("activation", 0, 0)

@@ -11,8 +11,19 @@ from workbench.pte import vela_stream
 from workbench.pte.program import Call
 from workbench.pte.vela_tflite import decode_tflite
 
-NAMES = ("float32", "float16", "int32", "uint8", "int64", "bool", "int16", "int8", "float64",
-         "uint32", "uint16")  # fmt: skip
+NAMES = (
+    "float32",
+    "float16",
+    "int32",
+    "uint8",
+    "int64",
+    "bool",
+    "int16",
+    "int8",
+    "float64",
+    "uint32",
+    "uint16",
+)
 COMMANDS, WEIGHTS = b"commands" * 2, b"weights." * 3
 
 
@@ -20,8 +31,11 @@ def numbers_of(name):
     """Return the numbers of an enumeration of TensorFlow Lite, as Vela carries it."""
     path = resources.files("ethosu") / "vela" / "tflite" / f"{name}.py"
     (definition,) = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.ClassDef)]
-    return {n.targets[0].id: n.value.value for n in definition.body
-            if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)}  # fmt: skip
+    return {
+        n.targets[0].id: n.value.value
+        for n in definition.body
+        if isinstance(n, ast.Assign) and isinstance(n.value, ast.Constant)
+    }
 
 
 def tensor(shape, kind=9, buffer=0):
@@ -42,9 +56,13 @@ def builtin(number):
 
 # Tensors 0 to 3 are commands, constants, scratch and fast scratch; 4 is the input, 5 the output.
 TENSORS = (
-    tensor([16], 3, 1), tensor([24], 3, 2), tensor([4096], 3), tensor([8], 3),
-    tensor([1, 4, 4, 3], 9), tensor([1, 10], 7),
-)  # fmt: skip
+    tensor([16], 3, 1),
+    tensor([24], 3, 2),
+    tensor([4096], 3),
+    tensor([8], 3),
+    tensor([1, 4, 4, 3], 9),
+    tensor([1, 10], 7),
+)
 CODES = (custom(),)
 DELEGATE = operator(0, [0, 1, 2, 3, 4], [5])
 OFFSETS = (-1, -1, 0, -1, 64, 256)
@@ -79,10 +97,32 @@ def test_that_types_are_those_of_the_schema():
 
 def test_that_operators_are_named_as_in_the_schema_or_by_their_number():
     known = numbers_of("BuiltinOperator")
-    named = ("ADD", "CONV_2D", "DEPTHWISE_CONV_2D", "DEQUANTIZE", "FULLY_CONNECTED", "LOGISTIC",
-             "MUL", "RESHAPE", "SOFTMAX", "TANH", "PAD", "GATHER", "TRANSPOSE", "MEAN", "EXP",
-             "UNIDIRECTIONAL_SEQUENCE_LSTM", "CAST", "ARG_MAX", "SLICE", "SUM", "QUANTIZE",
-             "BATCH_MATMUL", "IF", "WHILE")  # fmt: skip
+    named = (
+        "ADD",
+        "CONV_2D",
+        "DEPTHWISE_CONV_2D",
+        "DEQUANTIZE",
+        "FULLY_CONNECTED",
+        "LOGISTIC",
+        "MUL",
+        "RESHAPE",
+        "SOFTMAX",
+        "TANH",
+        "PAD",
+        "GATHER",
+        "TRANSPOSE",
+        "MEAN",
+        "EXP",
+        "UNIDIRECTIONAL_SEQUENCE_LSTM",
+        "CAST",
+        "ARG_MAX",
+        "SLICE",
+        "SUM",
+        "QUANTIZE",
+        "BATCH_MATMUL",
+        "IF",
+        "WHILE",
+    )
     for name in named:
         codes = (custom(), builtin(known[name]))
         method = decoded(graph(operators=[operator(1, [4], [5])]), codes=codes)
@@ -103,9 +143,7 @@ def test_that_an_older_file_has_its_operators_in_the_older_field():
 def test_that_tensors_have_their_place_in_the_arena_or_their_data():
     method = decoded()
     values = method.values
-    assert [(v.memory_id, v.offset) for v in values] == [
-        (-1, 0), (-1, 0), (1, 0), (-1, 0), (1, 64), (1, 256)
-    ]  # fmt: skip
+    assert [(v.memory_id, v.offset) for v in values] == [(-1, 0), (-1, 0), (1, 0), (-1, 0), (1, 64), (1, 256)]
     assert [v.constant for v in values] == [1, 2, 0, 0, 0, 0]
     assert values[4].dim_order == (0, 1, 2, 3)
     assert values[4].shape == (1, 4, 4, 3)
@@ -139,17 +177,20 @@ def test_that_operators_around_the_delegate_keep_their_values():
     codes = (custom(), builtin(25))
     method = decoded(graph(operators=[DELEGATE, operator(1, [5, -1], [5]), DELEGATE]), codes=codes)
     assert method.calls == (
-        Call("delegate", 0, (4, 5)), Call("kernel", 0, (5, 5)), Call("delegate", 1, (4, 5))
-    )  # fmt: skip
+        Call("delegate", 0, (4, 5)),
+        Call("kernel", 0, (5, 5)),
+        Call("delegate", 1, (4, 5)),
+    )
 
 
 @for_each(
     "parts",
     [
-        {"allocation": struct.pack("<2i", 0, 0)}, {"allocation": struct.pack("<3i", 0, 0, 1)},
+        {"allocation": struct.pack("<2i", 0, 0)},
+        {"allocation": struct.pack("<3i", 0, 0, 1)},
         {"buffers": [{}]},
     ],
-)  # fmt: skip
+)
 def test_that_an_allocation_shorter_than_it_says_is_damage(parts):
     with refused("program-damaged"):
         decoded(**parts)
@@ -158,10 +199,13 @@ def test_that_an_allocation_shorter_than_it_says_is_damage(parts):
 @for_each(
     "operators",
     [
-        [operator(1, [4], [5])], [operator(0, [0, 1, 2], [5])], [operator(0, [0, 1, 2, 3, 9], [5])],
-        [operator(0, [0, 1, 2, 3, 4], [-1])], [operator(0, [0, 1, 2, 6, 4], [5])],
+        [operator(1, [4], [5])],
+        [operator(0, [0, 1, 2], [5])],
+        [operator(0, [0, 1, 2, 3, 9], [5])],
+        [operator(0, [0, 1, 2, 3, 4], [-1])],
+        [operator(0, [0, 1, 2, 6, 4], [5])],
     ],
-)  # fmt: skip
+)
 def test_that_operators_of_what_is_not_there_are_damage(operators):
     with refused("program-damaged"):
         decoded(graph(operators=operators))
@@ -183,8 +227,11 @@ def test_that_a_file_without_the_operator_was_not_compiled():
 def test_that_places_end_with_those_that_are_counted():
     extra = struct.pack("<8i", 0, 0, 4, -1, -1, 0, 7, 64)
     assert [(v.memory_id, v.offset) for v in decoded(allocation=extra).values[2:]] == [
-        (1, 0), (1, 7), (-1, 0), (-1, 0),
-    ]  # fmt: skip
+        (1, 0),
+        (1, 7),
+        (-1, 0),
+        (-1, 0),
+    ]
     for count in (0, 1):
         exact = struct.pack(f"<{3 + count}i", 0, 0, count, *[16] * count)
         assert [v.offset for v in decoded(allocation=exact).values[:2]] == [16 * count, 0]

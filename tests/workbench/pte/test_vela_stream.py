@@ -4,22 +4,17 @@ import struct
 
 from tests.for_each import for_each
 from tests.problems import refused
-from workbench.pte.vela_stream import (
-    FOOTER,
-    HEADER,
-    Port,
-    blocks,
-    commands,
-    packed,
-    ports,
-    scratch_bytes,
-)
+from workbench.pte.vela_stream import FOOTER, HEADER, Port, blocks, commands, packed, ports, scratch_bytes
 
 PORTS = (Port((1, 1, 1, 2, 3, 4), 1, 64, 1), Port((1, 1, 1, 1, 1, 5), 2, 0, 1))
 PARTS = {
-    HEADER: b"", "cmd_data": bytes(range(20)), "scratch_size": struct.pack("<I", 4096),
-    "inputs": PORTS, "outputs": PORTS[1:], FOOTER: b"",
-}  # fmt: skip
+    HEADER: b"",
+    "cmd_data": bytes(range(20)),
+    "scratch_size": struct.pack("<I", 4096),
+    "inputs": PORTS,
+    "outputs": PORTS[1:],
+    FOOTER: b"",
+}
 
 
 def with_parts(**parts):
@@ -41,8 +36,10 @@ def test_that_sizes_of_more_dimensions_are_multiplied_into_the_first():
     port = Port((2, 3, 1, 1, 1, 1, 7), 1, 0, 1)
     found = with_parts(inputs=(port, Port((5,), 4, 8, 1), Port((2, 3, 4, 5, 6), 1, 0, 1)))
     assert [p.shape for p in ports(found, "inputs")] == [
-        (6, 1, 1, 1, 1, 7), (1, 1, 1, 1, 1, 5), (1, 2, 3, 4, 5, 6),
-    ]  # fmt: skip
+        (6, 1, 1, 1, 1, 7),
+        (1, 1, 1, 1, 1, 5),
+        (1, 2, 3, 4, 5, 6),
+    ]
 
 
 def test_that_a_negative_size_counts_as_none():
@@ -88,11 +85,15 @@ def test_that_scratch_without_four_bytes_is_none(data, size):
 @for_each(
     ("data", "count"),
     [
-        (b"", 0), (b"\0\0\0", 0), (struct.pack("<i", 0), 0), (struct.pack("<10i", 1, *[1] * 9), 1),
-        (struct.pack("<i", -1), None), (struct.pack("<10i", 2, *[1] * 9), None),
+        (b"", 0),
+        (b"\0\0\0", 0),
+        (struct.pack("<i", 0), 0),
+        (struct.pack("<10i", 1, *[1] * 9), 1),
+        (struct.pack("<i", -1), None),
+        (struct.pack("<10i", 2, *[1] * 9), None),
         (struct.pack("<10i", 1, *[1] * 9)[:-1], None),
     ],
-)  # fmt: skip
+)
 def test_that_as_many_ports_are_read_as_are_described(data, count):
     found = with_parts(inputs=data)
     if count is None:

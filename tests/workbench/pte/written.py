@@ -9,9 +9,13 @@ import flatbuffers
 from flatbuffers import number_types as types
 
 _TYPES = {
-    "b": types.Int8Flags, "B": types.Uint8Flags, "i": types.Int32Flags, "I": types.Uint32Flags,
-    "q": types.Int64Flags, "Q": types.Uint64Flags,
-}  # fmt: skip
+    "b": types.Int8Flags,
+    "B": types.Uint8Flags,
+    "i": types.Int32Flags,
+    "I": types.Uint32Flags,
+    "q": types.Int64Flags,
+    "Q": types.Uint64Flags,
+}
 
 
 def flatbuffer(root, mark):

@@ -8,22 +8,27 @@ from workbench.pipeline.stages import STAGES_BY_ID, optional_stages, stages_need
 from workbench.results import cost, programs, quality, simulation
 from workbench.studies import documents, matrix, sample, search, sensitivity, sweep
 
-MODULES = (cost, programs, quality, simulation, runs, documents, matrix, sample, search,
-           sensitivity, sweep)  # fmt: skip
+MODULES = (cost, programs, quality, simulation, runs, documents, matrix, sample, search, sensitivity, sweep)
 # Fields that do say something by themselves.
 MEANT = {
-    "CpuNode.cause": "other", "TensorRange.channels": 1, "TensorRange.eps": 2**-16,
-    "Measurement.inferences": 1, "SimulationResult.kind": "fvp",
-}  # fmt: skip
+    "CpuNode.cause": "other",
+    "TensorRange.channels": 1,
+    "TensorRange.eps": 2**-16,
+    "Measurement.inferences": 1,
+    "SimulationResult.kind": "fvp",
+}
 
 
 def models():
     return sorted(
-        {each for module in MODULES for each in vars(module).values()
-         if isinstance(each, type) and issubclass(each, BaseModel)
-         and each.__module__ == module.__name__},
+        {
+            each
+            for module in MODULES
+            for each in vars(module).values()
+            if isinstance(each, type) and issubclass(each, BaseModel) and each.__module__ == module.__name__
+        },
         key=lambda each: (each.__module__, each.__name__),
-    )  # fmt: skip
+    )
 
 
 @for_each("model", models())
@@ -41,8 +46,13 @@ def test_that_a_field_that_is_not_given_says_nothing(model):
 def test_that_stages_are_ordered_by_what_they_need():
     assert stages_until("prepare") == ["import_model", "export", "prepare"]
     assert stages_needed("evaluate") == [
-        "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
-    ]  # fmt: skip
+        "import_model",
+        "export",
+        "prepare",
+        "calibrate",
+        "convert",
+        "evaluate",
+    ]
     assert stages_needed("verify", "evaluate")[-3:] == ["evaluate", "lower", "verify"]
     assert set(optional_stages()) == {"evaluate", "verify", "run"}
     assert STAGES_BY_ID["lower"].needs == ("convert",)

@@ -71,9 +71,16 @@ def test_that_a_traced_operation_differs_from_its_estimate():
 
 def test_that_an_exported_model_counts_its_products_that_become_int8():
     products = tuple(
-        ExportedProduct(node=f"n{n}", op="MatMul", origin="", module="", quantized=n < 2)
-        for n in range(3)
+        ExportedProduct(node=f"n{n}", op="MatMul", origin="", module="", quantized=n < 2) for n in range(3)
     )
-    model = ExportedModel(opset=1, ir_version=1, nodes=3, bytes=1, rewritten=0, products=products,
-                          commands=(), check=CompilerCheck(sentence=""))  # fmt: skip
+    model = ExportedModel(
+        opset=1,
+        ir_version=1,
+        nodes=3,
+        bytes=1,
+        rewritten=0,
+        products=products,
+        commands=(),
+        check=CompilerCheck(sentence=""),
+    )
     assert model.quantized == 2

@@ -129,9 +129,17 @@ def test_that_a_command_up_to_the_longest_is_read(tmp_path):
 
 @for_each(
     "option",
-    ["--etrecord", "--intermediates x", "--enable_debug_mode x", "--evaluate", "--debug",
-     "--evaluate_config x", "--bundleio", "--enable_qdq_fusion_pass"],
-)  # fmt: skip
+    [
+        "--etrecord",
+        "--intermediates x",
+        "--enable_debug_mode x",
+        "--evaluate",
+        "--debug",
+        "--evaluate_config x",
+        "--bundleio",
+        "--enable_qdq_fusion_pass",
+    ],
+)
 def test_that_an_option_without_an_equal_is_noted(tmp_path, option):
     plain = set(taken(tmp_path, "-m mv2 -d -q").notes)
     (note,) = set(taken(tmp_path, f"-m mv2 -d -q {option}").notes) - plain
@@ -170,9 +178,9 @@ def test_that_the_model_is_made_as_the_compiler_makes_it(tmp_path, words, code):
 
 def test_that_absolute_paths_become_relative_to_the_project(tmp_path):
     inner = tmp_path / "inner"
-    text = take_command(
-        f"{TOOL} -m mv2 -q --calibration_data {tmp_path}/data", inner, "mine"
-    ).files["mine_model.py"]
+    text = take_command(f"{TOOL} -m mv2 -q --calibration_data {tmp_path}/data", inner, "mine").files[
+        "mine_model.py"
+    ]
     assert "named = HERE / '../data'" in text
 
 
@@ -207,10 +215,15 @@ def test_that_a_plain_project_is_one_command(tmp_path):
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "executorch.backends.arm.scripts.aot_arm_compiler"]
     assert words[3:] == [
-        "--model_name=my model.py", "--delegate", "--quantize", "--target=ethos-u55-128",
-        "--system_config=Ethos_U55_High_End_Embedded", "--memory_mode=Shared_Sram",
-        *(["--non_strict_export"] if not project.model.strict_export else []), "--output=net.pte",
-    ]  # fmt: skip
+        "--model_name=my model.py",
+        "--delegate",
+        "--quantize",
+        "--target=ethos-u55-128",
+        "--system_config=Ethos_U55_High_End_Embedded",
+        "--memory_mode=Shared_Sram",
+        *(["--non_strict_export"] if not project.model.strict_export else []),
+        "--output=net.pte",
+    ]
     compile(text, "model.py", "exec")
     assert "'..'" in text
     strict = project.model.model_copy(update={"strict_export": True})
@@ -238,18 +251,23 @@ BASE = make_project()
 @for_each(
     "project",
     [
-        edits.assign(BASE, "global", "", "a16w8"), edits.assign(BASE, "io", "", "uint8"),
-        edits.remove_rule(BASE, "r1"), edits.assign(BASE, "global", "", "cpu"),
-        BASE.model_copy(update={"rules": (Rule(id="r1", kind="module_name", match="body",
-                                               config="a8w8"),)}),
-        edits.fix_range(BASE, "relu", 0.0, 1.0), edits.choose_method(BASE, "all", "", "mse"),
-        edits.set_improver(BASE, "bias", on=True), with_options(BASE, optimise="Size"),
-        with_options(BASE, integer_io=True), with_options(BASE, extra_flags="--x"),
-        with_options(BASE, arena_cache_bytes=4096), with_options(BASE, cop_format="COP2"),
+        edits.assign(BASE, "global", "", "a16w8"),
+        edits.assign(BASE, "io", "", "uint8"),
+        edits.remove_rule(BASE, "r1"),
+        edits.assign(BASE, "global", "", "cpu"),
+        BASE.model_copy(update={"rules": (Rule(id="r1", kind="module_name", match="body", config="a8w8"),)}),
+        edits.fix_range(BASE, "relu", 0.0, 1.0),
+        edits.choose_method(BASE, "all", "", "mse"),
+        edits.set_improver(BASE, "bias", on=True),
+        with_options(BASE, optimise="Size"),
+        with_options(BASE, integer_io=True),
+        with_options(BASE, extra_flags="--x"),
+        with_options(BASE, arena_cache_bytes=4096),
+        with_options(BASE, cop_format="COP2"),
         edits.set_calibration(BASE, DataSource(spec="data.npz", limit=1001)),
         edits.set_calibration(BASE, DataSource(spec="data.npz", limit=None)),
     ],
-)  # fmt: skip
+)
 def test_that_what_the_command_cannot_say_is_refused_with_every_reason(project, tmp_path):
     with refused("aot-not-supported"):
         given(project, tmp_path)
@@ -259,10 +277,7 @@ def test_that_what_the_command_cannot_say_is_refused_with_every_reason(project, 
     assert len(caught.value.infos) in {2, 3}
 
 
-@for_each(
-    ("options", "named"),
-    [({"optimise": "Size"}, "optimise"), ({"config_ini": "own.ini"}, ".ini")],
-)
+@for_each(("options", "named"), [({"optimise": "Size"}, "optimise"), ({"config_ini": "own.ini"}, ".ini")])
 def test_that_an_option_the_command_lacks_is_named(options, named, tmp_path):
     with pytest.raises(WorkbenchError) as caught:
         given(with_options(BASE, **options), tmp_path)

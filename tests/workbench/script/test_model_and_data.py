@@ -76,9 +76,7 @@ def fake_torch(loaded=None, exported=None):
         Generator=lambda: SimpleNamespace(manual_seed=lambda seed: seed),
         export=SimpleNamespace(
             export=lambda model, inputs, strict: exported.append((model, inputs, strict)) or "made",
-            load=lambda path: SimpleNamespace(
-                example_inputs=[[tensor([1.0])]], path=path, parameters=tuple
-            ),
+            load=lambda path: SimpleNamespace(example_inputs=[[tensor([1.0])]], path=path, parameters=tuple),
         ),
     )
 
@@ -93,9 +91,13 @@ def executed(text, folder, **names):
 def samples(project, folder, inputs, names=("x",), loaded=None):
     """Return what the written function yields."""
     scope = executed(
-        data_part(project, folder), folder, torch=fake_torch(loaded), input_names=names,
-        importlib=importlib, from_file=lambda file, name: lambda: loaded(file, name),
-    )  # fmt: skip
+        data_part(project, folder),
+        folder,
+        torch=fake_torch(loaded),
+        input_names=names,
+        importlib=importlib,
+        from_file=lambda file, name: lambda: loaded(file, name),
+    )
     return list(scope["samples"](inputs))
 
 
@@ -110,9 +112,13 @@ def test_that_without_data_the_example_is_the_sample(tmp_path):
 
 @for_each(
     ("options", "rows"),
-    [({}, [0, 1, 2, 3, 4]), ({"limit": 2}, [0, 1]), ({"dropped": (0, 2)}, [1, 3, 4]),
-     ({"dropped": (1,), "limit": 3}, [0, 2, 3])],
-)  # fmt: skip
+    [
+        ({}, [0, 1, 2, 3, 4]),
+        ({"limit": 2}, [0, 1]),
+        ({"dropped": (0, 2)}, [1, 3, 4]),
+        ({"dropped": (1,), "limit": 3}, [0, 2, 3]),
+    ],
+)
 def test_that_arrays_are_read_row_by_row(tmp_path, options, rows):
     values = np.arange(10, dtype=np.float64).reshape(5, 2)
     np.save(tmp_path / "data.npy", values)
@@ -123,9 +129,12 @@ def test_that_arrays_are_read_row_by_row(tmp_path, options, rows):
 
 @for_each(
     ("count", "kept"),
-    [(31, list(range(31))), (32, [n for n in range(32) if n % 4 != 3]),
-     (33, [n for n in range(33) if n % 4 != 3])],
-)  # fmt: skip
+    [
+        (31, list(range(31))),
+        (32, [n for n in range(32) if n % 4 != 3]),
+        (33, [n for n in range(33) if n % 4 != 3]),
+    ],
+)
 def test_that_every_fourth_of_32_samples_is_kept_for_evaluation(tmp_path, count, kept):
     np.save(tmp_path / "data.npy", np.arange(count, dtype=np.float32).reshape(count, 1))
     project, inputs = with_data("data.npy"), (tensor(np.zeros((1, 1), "f")),)
@@ -163,15 +172,16 @@ def test_that_a_file_of_tensors_may_be_a_dictionary_a_list_or_one(tmp_path, valu
 
 
 @for_each(
-    "items",
-    [[(np.ones(2), 3), (np.ones(2), 4)], [np.ones(2), np.ones(2)], [(np.ones(2),), [np.ones(2)]]],
+    "items", [[(np.ones(2), 3), (np.ones(2), 4)], [np.ones(2), np.ones(2)], [(np.ones(2),), [np.ones(2)]]]
 )
 def test_that_the_items_of_a_callable_may_have_labels(tmp_path, items):
     (tmp_path / "mine.py").write_text("def data(): ...\n")
     found = samples(
-        with_data("mine.py:data"), tmp_path, (tensor(np.zeros(2, "f")),),
+        with_data("mine.py:data"),
+        tmp_path,
+        (tensor(np.zeros(2, "f")),),
         loaded=lambda file, name: items if (file, name) == ("mine.py", "data") else None,
-    )  # fmt: skip
+    )
     assert [step[0].tolist() for step in found] == [[1.0, 1.0], [1.0, 1.0]]
 
 
@@ -224,10 +234,12 @@ def test_that_gray_pictures_have_one_channel(tmp_path, settings):
 
 @for_each(
     ("settings", "place"),
-    [({"shape": (1, 8, 8, 3)}, (0, 0, slice(None))),
-     ({"shape": (1, 8, 8, 3), "order": "last"}, (0, 0, slice(None))),
-     ({"shape": (1, 3, 8, 8), "order": "first"}, (slice(None), 0, 0))],
-)  # fmt: skip
+    [
+        ({"shape": (1, 8, 8, 3)}, (0, 0, slice(None))),
+        ({"shape": (1, 8, 8, 3), "order": "last"}, (0, 0, slice(None))),
+        ({"shape": (1, 3, 8, 8), "order": "first"}, (slice(None), 0, 0)),
+    ],
+)
 def test_that_channels_come_where_the_input_has_them(tmp_path, settings, place):
     x = pictures(tmp_path, dtype="uint8", filter="nearest", **settings)
     assert x[place].tolist() == [10, 20, 30]
@@ -235,8 +247,7 @@ def test_that_channels_come_where_the_input_has_them(tmp_path, settings, place):
 
 def test_that_the_centre_of_a_picture_is_cut_out(tmp_path):
     # 8 x 16 covers 4 x 4 as 4 x 8; the centre of two columns has both halves.
-    x = pictures(tmp_path, shape=(1, 3, 2, 2), size=(4, 4), crop=(2, 2), dtype="uint8",
-                 filter="nearest")  # fmt: skip
+    x = pictures(tmp_path, shape=(1, 3, 2, 2), size=(4, 4), crop=(2, 2), dtype="uint8", filter="nearest")
     assert x[0].tolist() == [[10, 200], [10, 200]]
 
 
@@ -287,15 +298,24 @@ STATE = {"conv.weight": 1, "conv.bias": 2}
     [
         (STATE, WeightsTaken(form="pickle"), STATE),
         ({"model": {"ema": STATE}}, WeightsTaken(form="pickle", entry=("model", "ema")), STATE),
-        ({"a": {"x": 1}, "b": {"y": 2}, "epoch": 3}, WeightsTaken(form="pickle", joined=True),
-         {"a.x": 1, "b.y": 2}),
-        ({"module.conv.weight": 1, "_orig_mod.conv.bias": 2},
-         WeightsTaken(form="pickle", unwrapped=True), STATE),
-        ({"net.conv.weight": 1, "net.conv.bias": 2, "head.x": 3},
-         WeightsTaken(form="pickle", prefix="net."), STATE),
+        (
+            {"a": {"x": 1}, "b": {"y": 2}, "epoch": 3},
+            WeightsTaken(form="pickle", joined=True),
+            {"a.x": 1, "b.y": 2},
+        ),
+        (
+            {"module.conv.weight": 1, "_orig_mod.conv.bias": 2},
+            WeightsTaken(form="pickle", unwrapped=True),
+            STATE,
+        ),
+        (
+            {"net.conv.weight": 1, "net.conv.bias": 2, "head.x": 3},
+            WeightsTaken(form="pickle", prefix="net."),
+            STATE,
+        ),
         ({"weight": 1, "bias": 2}, WeightsTaken(form="pickle", added="conv."), STATE),
     ],
-)  # fmt: skip
+)
 def test_that_weights_are_found_where_they_were_found_before(tmp_path, content, taken, state):
     path = tmp_path / "w.pt"
     path.write_bytes(b"\x80")
@@ -325,9 +345,8 @@ def test_that_arrays_and_torchscript_are_read_as_weights(tmp_path):
 
 def steps(folder, loaded=None, text=b"abcdefg", holds_out=True, **options):
     project_data = DataSource(
-        spec="t.txt", tokens=Tokenization(length=options.pop("length", 3), **options.pop("t", {})),
-        **options,
-    )  # fmt: skip
+        spec="t.txt", tokens=Tokenization(length=options.pop("length", 3), **options.pop("t", {})), **options
+    )
     (folder / "t.txt").write_bytes(text)
     integer = SimpleNamespace(is_floating_point=lambda: False)
     torch = SimpleNamespace(full_like=lambda like, value: value, zeros_like=lambda like: 0)
@@ -343,9 +362,7 @@ def steps(folder, loaded=None, text=b"abcdefg", holds_out=True, **options):
 
 def test_that_a_text_is_read_token_by_token_in_sequences(tmp_path):
     letters = [ord(c) for c in "abcdef"]
-    assert steps(tmp_path) == [
-        (place % 3 == 0, (letter, place % 3)) for place, letter in enumerate(letters)
-    ]
+    assert steps(tmp_path) == [(place % 3 == 0, (letter, place % 3)) for place, letter in enumerate(letters)]
 
 
 def test_that_steps_are_left_out_and_limited(tmp_path):
@@ -421,12 +438,11 @@ def test_that_shards_of_an_index_lie_beside_it(tmp_path):
     [
         ("net.pt2", "module_name", True, "name_modules(program, None)"),
         ("mine.py:net", "module_type", True, "name_modules(program, model)"),
-        ("net.pt2", "module_name", False, ""), ("net.pt2", "node_name", True, ""),
+        ("net.pt2", "module_name", False, ""),
+        ("net.pt2", "node_name", True, ""),
     ],
-)  # fmt: skip
-def test_that_operators_of_branches_get_the_modules_that_rules_name(
-    tmp_path, spec, kind, branches, named
-):
+)
+def test_that_operators_of_branches_get_the_modules_that_rules_name(tmp_path, spec, kind, branches, named):
     (tmp_path / "mine.py").write_text("def net(): ...\n")
     project = edits.set_model(make_project(), ModelSource(spec=spec))
     text = model_part(edits.assign(project, kind, "body", "a8w8"), tmp_path, branches=branches)

@@ -15,12 +15,12 @@ from workbench.targets.ethos_u.corrections import CORRECTIONS
 from workbench.targets.ethos_u.rewrites import REWRITES
 
 STOCK = (
-    "get_symmetric_quantization_config", "get_symmetric_a16w8_quantization_config",
-    "get_symmetric_a8w4_quantization_config", "get_uint8_io_quantization_config",
-)  # fmt: skip
-OBSERVERS = (
-    "MinMaxObserver", "MovingAverageMinMaxObserver", "PercentileObserver", "FixedRangeObserver",
-)  # fmt: skip
+    "get_symmetric_quantization_config",
+    "get_symmetric_a16w8_quantization_config",
+    "get_symmetric_a8w4_quantization_config",
+    "get_uint8_io_quantization_config",
+)
+OBSERVERS = ("MinMaxObserver", "MovingAverageMinMaxObserver", "PercentileObserver", "FixedRangeObserver")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,11 +68,13 @@ def run(project, folder=None):
             with_args=lambda _name=name, **options: (_name, *sorted(options.items()))
         )
     names |= {
-        "replace": dataclasses.replace, "MadeOf": lambda **given: ("made of", given),
-        "OfClass": lambda name: ("of class", name), "contextlib": None,
+        "replace": dataclasses.replace,
+        "MadeOf": lambda **given: ("made of", given),
+        "OfClass": lambda name: ("of class", name),
+        "contextlib": None,
         "torch": SimpleNamespace(per_tensor_affine="affine", per_tensor_symmetric="symmetric"),
         "ethosu": SimpleNamespace(VelaExternalBlockPlacements=lambda **given: given),
-    }  # fmt: skip
+    }
     names |= {row.function: row.function for row in REWRITES}
     exec(quantizer.quantizer_part(project, folder), names)
     return names
@@ -131,14 +133,20 @@ def test_that_float_is_no_config():
     ("observer", "wanted"),
     [
         (Observer(kind="minmax"), ("MinMaxObserver", ("eps", 2**-16))),
-        (Observer(kind="moving_average", averaging_constant=0.25),
-         ("MovingAverageMinMaxObserver", ("averaging_constant", 0.25), ("eps", 2**-16))),
-        (Observer(kind="percentile", percentile=99.5),
-         ("PercentileObserver", ("eps", 2**-16), ("percentile", 99.5))),
-        (Observer(kind="fixed", minimum=-1.5, maximum=2.0),
-         ("FixedRangeObserver", ("eps", 2**-16), ("maximum", 2.0), ("minimum", -1.5))),
+        (
+            Observer(kind="moving_average", averaging_constant=0.25),
+            ("MovingAverageMinMaxObserver", ("averaging_constant", 0.25), ("eps", 2**-16)),
+        ),
+        (
+            Observer(kind="percentile", percentile=99.5),
+            ("PercentileObserver", ("eps", 2**-16), ("percentile", 99.5)),
+        ),
+        (
+            Observer(kind="fixed", minimum=-1.5, maximum=2.0),
+            ("FixedRangeObserver", ("eps", 2**-16), ("maximum", 2.0), ("minimum", -1.5)),
+        ),
     ],
-)  # fmt: skip
+)
 def test_that_another_observer_takes_the_place_of_the_histogram(observer, wanted):
     _, stock = configured(own(observer=observer))
     assert stock.input_activation == Spec("affine", wanted)
@@ -162,9 +170,9 @@ def test_that_each_kind_of_rule_is_the_call_that_matches_the_same():
     project = edits.assign(project, "node_name", "add_3", "a16w8")
     calls = {call[0] + str(number): call[1:] for number, call in enumerate(calls_of(project))}
     kinds = [call[0] for call in calls_of(project)]
-    assert sorted(kinds) == sorted([
-        "set_global", "set_module_name", "set_module_type", *["set_node_finder"] * 3
-    ])  # fmt: skip
+    assert sorted(kinds) == sorted(
+        ["set_global", "set_module_name", "set_module_type", *["set_node_finder"] * 3]
+    )
     by_name = next(call for call in calls.values() if call[0] == "body.conv")
     assert by_name[1].factory == STOCK[1]
     stand_in, config = next(call for call in calls.values() if isinstance(call[0], type))
@@ -172,9 +180,10 @@ def test_that_each_kind_of_rule_is_the_call_that_matches_the_same():
     assert config.factory == STOCK[2]
     finders = [call for call in calls.values() if isinstance(call[-1], tuple)]
     assert {(call[1][0], str(call[1][1])) for call in finders} == {
-        ("of class", "Linear"), ("made of", "{'operators': ('aten.mul.Tensor',)}"),
+        ("of class", "Linear"),
+        ("made of", "{'operators': ('aten.mul.Tensor',)}"),
         ("made of", "{'names': ('add_3',)}"),
-    }  # fmt: skip
+    }
 
 
 def test_that_plug_ins_are_called_with_what_they_take(tmp_path):
@@ -183,15 +192,17 @@ def test_that_plug_ins_are_called_with_what_they_take(tmp_path):
         Rule(id="r1", kind="global", config="own.py:narrow"),
         Rule(id="r2", kind="finder", match="own.py:First", config="a8w8"),
         Rule(id="r3", kind="quantizer", config="own.py:Rows"),
-        Rule(id="r4", kind="module_name", match="head",
-             config=own(observer=Observer(kind="plugin", plugin="own.py:Wide"))),
+        Rule(
+            id="r4",
+            kind="module_name",
+            match="head",
+            config=own(observer=Observer(kind="plugin", plugin="own.py:Wide")),
+        ),
         plugins=("own.py",),
-    )  # fmt: skip
+    )
     text = quantizer.quantizer_part(project, tmp_path)
     lines = [
-        line.strip()
-        for line in text.splitlines()
-        if line.strip().startswith(("made.set_", "made.add_"))
+        line.strip() for line in text.splitlines() if line.strip().startswith(("made.set_", "made.add_"))
     ]
     assert len(lines) == 4
     by = {line.split("(")[0]: line for line in lines}
@@ -306,13 +317,16 @@ def test_that_parts_are_whole_python():
 
 
 def test_that_an_own_ini_lies_at_hand_under_one_name(tmp_path):
-    ini = "[System_Config.Mine]\ncore_clock=400e6\naxi0_port=Sram\naxi1_port=OffChipFlash\n" \
-        "Sram_clock_scale=1.0\nOffChipFlash_clock_scale=0.1\n[Memory_Mode.Flash]\n" \
-        "const_mem_area=Axi1\narena_mem_area=Axi0\ncache_mem_area=Axi0\n"  # fmt: skip
+    ini = (
+        "[System_Config.Mine]\ncore_clock=400e6\naxi0_port=Sram\naxi1_port=OffChipFlash\n"
+        "Sram_clock_scale=1.0\nOffChipFlash_clock_scale=0.1\n[Memory_Mode.Flash]\n"
+        "const_mem_area=Axi1\narena_mem_area=Axi0\ncache_mem_area=Axi0\n"
+    )
     (tmp_path / "my vela.ini").write_text(ini)
-    choice = TargetChoice(id="ethos-u55-128", options={
-        "config_ini": "my vela.ini", "system_config": "Mine", "memory_mode": "Flash",
-    })  # fmt: skip
+    choice = TargetChoice(
+        id="ethos-u55-128",
+        options={"config_ini": "my vela.ini", "system_config": "Mine", "memory_mode": "Flash"},
+    )
     project = edits.set_target(make_project(), choice)
     (text,) = quantizer.own_ini_part(project, tmp_path)
     assert "[System_Config.Mine]" in text

@@ -43,9 +43,7 @@ def plain(tmp_path_factory):
 
 
 def test_that_the_parts_that_a_script_carries_have_no_name_in_common():
-    files = [
-        value for value in vars(quantizer).values() if isinstance(value, Path) and value.suffix
-    ]
+    files = [value for value in vars(quantizer).values() if isinstance(value, Path) and value.suffix]
     files += quantizer._REWRITES
     names = Counter(
         node.name
@@ -64,9 +62,7 @@ def test_that_a_plain_project_needs_no_observer_and_no_partitioner_of_its_own(pl
     assert plain.endswith("\n")
 
 
-@for_each(
-    "config", [observed("percentile", percentile=99.5), observed("fixed", minimum=-1, maximum=1)]
-)
+@for_each("config", [observed("percentile", percentile=99.5), observed("fixed", minimum=-1, maximum=1)])
 def test_that_observers_torchao_lacks_are_written_out(written, config):
     project = edits.assign(make_project(), "module_name", "body", config)
     assert "class PercentileObserver" in written(project)
@@ -185,17 +181,26 @@ cache_mem_area=Axi0
     ("project", "calls"),
     [
         (edits.fix_range(make_project(), "relu", 0.0, 1.0), ["fix_ranges(prepared, RANGES)"]),
-        (edits.assign(make_project(), "module_name", "head", "cpu"),
-         ["additional_checks=[", "KeptOff([('module_name', 'head')])"]),
+        (
+            edits.assign(make_project(), "module_name", "head", "cpu"),
+            ["additional_checks=[", "KeptOff([('module_name', 'head')])"],
+        ),
         (with_options(external_weights=True), ["made.write_tensor_data_to_file(out.parent)"]),
         (with_options(integer_io=True), ["edge = with_integer_borders(edge)"]),
-        (with_options(config_ini="own.ini", system_config="Mine", memory_mode="Flash"),
-         ["with own_ini_at_hand():"]),
-        (edits.set_calibration(make_project(), DataSource(spec="t.txt")),
-         ["constant_methods=methods_for_runners(program, inputs)", "def methods_for_runners(",
-          "runtime_form(edge.exported_program())"]),
+        (
+            with_options(config_ini="own.ini", system_config="Mine", memory_mode="Flash"),
+            ["with own_ini_at_hand():"],
+        ),
+        (
+            edits.set_calibration(make_project(), DataSource(spec="t.txt")),
+            [
+                "constant_methods=methods_for_runners(program, inputs)",
+                "def methods_for_runners(",
+                "runtime_form(edge.exported_program())",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_that_a_step_is_called_only_where_the_project_asks_for_it(plain, tmp_path, project, calls):
     (tmp_path / "own.ini").write_text(INI)
     text = text_of(project, tmp_path)

@@ -17,9 +17,15 @@ def limits(points):
 
 
 def costing(point, sram, cycles):
-    totals = VelaTotals(cycles_total=cycles, cycles_vela=cycles, cycles_npu=1,
-                        inference_ms=cycles / 1e6,
-                        sram_bytes=sram, flash_bytes=1, macs=1)  # fmt: skip
+    totals = VelaTotals(
+        cycles_total=cycles,
+        cycles_vela=cycles,
+        cycles_npu=1,
+        inference_ms=cycles / 1e6,
+        sram_bytes=sram,
+        flash_bytes=1,
+        macs=1,
+    )
     return point.model_copy(update={"totals": totals})
 
 

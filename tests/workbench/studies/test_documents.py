@@ -11,13 +11,7 @@ from tests.for_each import for_each
 from workbench.pipeline.cache import Cache
 from workbench.project.model import Rule, TargetChoice
 from workbench.studies import sample, search, sensitivity, sweep
-from workbench.studies.documents import (
-    Blame,
-    load_study,
-    save_study,
-    study_folder,
-    study_key,
-)
+from workbench.studies.documents import Blame, load_study, save_study, study_folder, study_key
 from workbench.studies.search import Candidate, Limits, SearchResult
 from workbench.studies.sensitivity import Noise
 
@@ -94,12 +88,16 @@ FIGURES = (0.9, 1000.0, 2048.0, 2.0)
 @for_each(
     ("limits", "excess"),
     [
-        ({}, (0.0, 0.0, 0.0, 0.0)), ({"accuracy": 1.0}, (pytest.approx(0.1), 0.0, 0.0, 0.0)),
-        ({"cycles": 800.0}, (0.0, 0.25, 0.0, 0.0)), ({"sram": 1024.0}, (0.0, 0.0, 1.0, 0.0)),
-        ({"cpu": 1}, (0.0, 0.0, 0.0, 1.0)), ({"cycles": 0.0}, (0.0, 1000.0, 0.0, 0.0)),
-        ({"sram": 0.5}, (0.0, 0.0, 2047.5, 0.0)), ({"cpu": 3}, (0.0, 0.0, 0.0, -1.0)),
+        ({}, (0.0, 0.0, 0.0, 0.0)),
+        ({"accuracy": 1.0}, (pytest.approx(0.1), 0.0, 0.0, 0.0)),
+        ({"cycles": 800.0}, (0.0, 0.25, 0.0, 0.0)),
+        ({"sram": 1024.0}, (0.0, 0.0, 1.0, 0.0)),
+        ({"cpu": 1}, (0.0, 0.0, 0.0, 1.0)),
+        ({"cycles": 0.0}, (0.0, 1000.0, 0.0, 0.0)),
+        ({"sram": 0.5}, (0.0, 0.0, 2047.5, 0.0)),
+        ({"cpu": 3}, (0.0, 0.0, 0.0, -1.0)),
     ],
-)  # fmt: skip
+)
 def test_that_a_limit_is_exceeded_by_its_share(limits, excess):
     given = Limits(**limits)
     assert given.excesses(FIGURES) == excess
@@ -113,9 +111,15 @@ def test_that_figures_on_their_limits_hold():
 
 def candidate(number, accuracy=0.9, cycles=1000, cpu=1, *, within=True, choices=None, sram=4096):
     return Candidate(
-        number=number, origin="search", choices=choices or {"head": "a16w8"}, accuracy=accuracy,
-        cycles=cycles, sram_bytes=sram, cpu_nodes=cpu, is_within=within,
-    )  # fmt: skip
+        number=number,
+        origin="search",
+        choices=choices or {"head": "a16w8"},
+        accuracy=accuracy,
+        cycles=cycles,
+        sram_bytes=sram,
+        cpu_nodes=cpu,
+        is_within=within,
+    )
 
 
 def found(*candidates, **limits):
@@ -150,16 +154,20 @@ def test_that_the_front_leaves_out_what_the_cpu_computes():
 
 def test_that_the_config_of_most_units_becomes_the_global_rule():
     units = tuple(fakes.unit(name, 0, 0).unit for name in ("a", "b", "c"))
-    kept = (Rule(id="r1", kind="io", config="uint8"),
-            Rule(id="r2", kind="node_name", match="n", config="cpu"),
-            Rule(id="r3", kind="module_name", match="a", config="a8w4"))  # fmt: skip
+    kept = (
+        Rule(id="r1", kind="io", config="uint8"),
+        Rule(id="r2", kind="node_name", match="n", config="cpu"),
+        Rule(id="r3", kind="module_name", match="a", config="a8w4"),
+    )
     project = make_project(*kept)
     assert search.with_choices(project, units, {}) is project
     made = search.with_choices(project, units, {"a": "a16w8", "b": "a8w8", "c": "a16w8"})
     assert [(r.kind, r.match, r.config) for r in made.rules] == [
-        ("global", "", "a16w8"), ("module_name", "b", "a8w8"), ("io", "", "uint8"),
+        ("global", "", "a16w8"),
+        ("module_name", "b", "a8w8"),
+        ("io", "", "uint8"),
         ("node_name", "n", "cpu"),
-    ]  # fmt: skip
+    ]
     assert len({r.id for r in made.rules}) == 4
 
 
@@ -171,9 +179,7 @@ def test_that_budgets_lie_between_the_ends_evenly_in_ratio():
     assert sweep.between(base, 4096, 4096) == sweep.between(base, 0, 4096) == []
     assert sweep.between(base, 1024, 2048) == []
     fast, small = sweep.ends(base)
-    assert (fast.target.options["optimise"], small.target.options["optimise"]) == (
-        "Performance", "Size",
-    )  # fmt: skip
+    assert (fast.target.options["optimise"], small.target.options["optimise"]) == ("Performance", "Size")
     assert fast.target.options["arena_cache_bytes"] is None
     assert sweep.asked(base)["base"]["options"]["arena_cache_bytes"] is None
 
@@ -182,9 +188,15 @@ def test_that_slider_positions_are_those_worth_their_sram():
     base = TargetChoice(id="ethos-u55-128", options={"optimise": "Performance"})
 
     def point(sram, cycles, optimise="Performance", **more):
-        totals = {"cycles_total": cycles, "cycles_vela": cycles, "cycles_npu": 1,
-                  "inference_ms": 1.0, "sram_bytes": sram,
-                  "flash_bytes": 1, "macs": 1}  # fmt: skip
+        totals = {
+            "cycles_total": cycles,
+            "cycles_vela": cycles,
+            "cycles_npu": 1,
+            "inference_ms": 1.0,
+            "sram_bytes": sram,
+            "flash_bytes": 1,
+            "macs": 1,
+        }
         target = base.model_copy(update={"options": {"optimise": optimise, **more}})
         return sweep.SweepPoint(target=target, totals=totals)
 

@@ -4,13 +4,7 @@ import pytest
 
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice
-from workbench.studies.matrix import (
-    Cell,
-    DevicePlacement,
-    Placement,
-    config_of,
-    one_of_each_kind,
-)
+from workbench.studies.matrix import Cell, DevicePlacement, Placement, config_of, one_of_each_kind
 from workbench.targets import target_of
 
 

@@ -27,9 +27,15 @@ def unit(name):
 
 def candidate(number, accuracy, cycles, cpu, choice="a16w8", **fields):
     return Candidate(
-        number=number, origin="search", choices={"a": choice}, accuracy=accuracy, cycles=cycles,
-        sram_bytes=1, cpu_nodes=cpu, **fields,
-    )  # fmt: skip
+        number=number,
+        origin="search",
+        choices={"a": choice},
+        accuracy=accuracy,
+        cycles=cycles,
+        sram_bytes=1,
+        cpu_nodes=cpu,
+        **fields,
+    )
 
 
 def test_that_limits_say_by_how_much_they_are_broken():
@@ -41,19 +47,22 @@ def test_that_limits_say_by_how_much_they_are_broken():
 
 def test_that_what_moves_to_the_cpu_is_not_on_the_front():
     found = SearchResult(
-        limits=Limits(), total=3, units=(unit("a"),),
-        candidates=(candidate(1, 0.9, 100, 2, "a8w8"), candidate(2, 0.9, 10, 9),
-                    candidate(3, 0.95, 200, 2)),
-    )  # fmt: skip
+        limits=Limits(),
+        total=3,
+        units=(unit("a"),),
+        candidates=(candidate(1, 0.9, 100, 2, "a8w8"), candidate(2, 0.9, 10, 9), candidate(3, 0.95, 200, 2)),
+    )
     assert found.enforced.cpu == 2
     assert [c.number for c in found.front()] == [1, 3]
 
 
 def test_that_the_best_is_the_quickest_within_the_limits():
     found = SearchResult(
-        limits=Limits(accuracy=0.9), total=2, units=(),
+        limits=Limits(accuracy=0.9),
+        total=2,
+        units=(),
         candidates=(candidate(1, 0.95, 200, 0, is_within=True), candidate(2, 0.8, 10, 0)),
-    )  # fmt: skip
+    )
     assert found.best().number == 1
 
 
@@ -62,8 +71,10 @@ def test_that_what_most_units_share_becomes_the_global_rule():
     units = tuple(unit(name) for name in ("a", "b", "c"))
     made = with_choices(project, units, {"a": "a16w8", "b": "a16w8", "c": "a8w4"})
     assert [(r.kind, r.match, r.config) for r in made.rules] == [
-        ("global", "", "a16w8"), ("module_name", "c", "a8w4"), ("io", "", "uint8"),
-    ]  # fmt: skip
+        ("global", "", "a16w8"),
+        ("module_name", "c", "a8w4"),
+        ("io", "", "uint8"),
+    ]
     assert len({rule.id for rule in made.rules}) == 3
 
 
@@ -91,8 +102,9 @@ def test_that_figures_are_known_all_together_or_not_at_all():
 
 
 def found(*candidates, limits=None, widths=None):
-    return SearchResult(limits=limits or Limits(), total=9, units=(unit("a"),),
-                        candidates=candidates, widths=widths or {})  # fmt: skip
+    return SearchResult(
+        limits=limits or Limits(), total=9, units=(unit("a"),), candidates=candidates, widths=widths or {}
+    )
 
 
 def test_that_cpu_operators_of_all_in_8_bits_are_the_limit_unless_one_is_given():
@@ -106,16 +118,21 @@ def test_that_cpu_operators_of_all_in_8_bits_are_the_limit_unless_one_is_given()
 
 
 def test_that_the_front_goes_from_the_fastest_to_the_most_accurate():
-    slow, fast, worse = candidate(1, 0.9, 300, 1), candidate(2, 0.8, 100, 1), candidate(
-        3, 0.7, 200, 1)  # fmt: skip
+    slow, fast, worse = candidate(1, 0.9, 300, 1), candidate(2, 0.8, 100, 1), candidate(3, 0.7, 200, 1)
     assert [c.number for c in found(slow, fast, worse).front()] == [2, 1]
     assert [c.number for c in found(slow, candidate(4, 0.9, 300, 1)).front()] == [1, 4]
 
 
 def test_that_ties_of_the_best_go_to_the_most_accurate():
-    made = [candidate(n, accuracy, cycles, 0, is_within=within) for n, accuracy, cycles, within in (
-        (1, 0.8, 100, True), (2, 0.9, 100, True), (3, 0.99, 200, True), (4, 0.99, 50, False),
-    )]  # fmt: skip
+    made = [
+        candidate(n, accuracy, cycles, 0, is_within=within)
+        for n, accuracy, cycles, within in (
+            (1, 0.8, 100, True),
+            (2, 0.9, 100, True),
+            (3, 0.99, 200, True),
+            (4, 0.99, 50, False),
+        )
+    ]
     assert found(*made).best().number == 2
     assert found(made[3]).best() is None
 
@@ -123,10 +140,16 @@ def test_that_ties_of_the_best_go_to_the_most_accurate():
 @for_each(
     ("channels", "widths"),
     [
-        (64, (64, 56, 32, 8)), (32, (32, 24, 16, 8)), (17, (17, 16, 8)), (16, (16, 8)), (9, (9, 8)),
-        (8, None), (3, None), (33, (33, 32, 16)),
+        (64, (64, 56, 32, 8)),
+        (32, (32, 24, 16, 8)),
+        (17, (17, 16, 8)),
+        (16, (16, 8)),
+        (9, (9, 8)),
+        (8, None),
+        (3, None),
+        (33, (33, 32, 16)),
     ],
-)  # fmt: skip
+)
 def test_that_widths_are_multiples_of_the_block_below_the_present_one(channels, widths):
     made = widths_of((ChannelLayer(module="a", channels=channels),))
     assert made == ({"a": widths} if widths else {})
@@ -200,8 +223,10 @@ def test_that_rules_that_decide_something_else_are_kept_with_ids_of_their_own():
     project = edits.assign(project, "module_name", "stem", "a16w8")
     made = with_choices(project, (unit("a"),), {"a": "a8w4"})
     assert [(r.kind, r.match, r.config) for r in made.rules] == [
-        ("global", "", "a8w4"), ("module_name", "head", "cpu"), ("io", "", "uint8"),
-    ]  # fmt: skip
+        ("global", "", "a8w4"),
+        ("module_name", "head", "cpu"),
+        ("io", "", "uint8"),
+    ]
     assert len({rule.id for rule in made.rules}) == 3
 
 

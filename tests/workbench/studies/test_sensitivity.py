@@ -13,9 +13,7 @@ def unit(name, noise):
 
 def result(*units, noise=1.0):
     whole = Noise(signal=100.0, noise=noise)
-    return SensitivityResult(
-        data="x", samples=1, total=2, labelled=False, quantized=whole, units=units
-    )
+    return SensitivityResult(data="x", samples=1, total=2, labelled=False, quantized=whole, units=units)
 
 
 def test_that_sqnr_is_ten_times_the_logarithm():
@@ -45,9 +43,7 @@ def test_that_the_unit_with_the_largest_gain_is_first():
 
 def test_that_a_unit_is_given_a_config_by_its_rules():
     found = give(make_project(), unit("body", 1.0).unit, "a16w8")
-    assert [(r.kind, r.match, r.config) for r in found.rules][-1] == (
-        "module_name", "body", "a16w8",
-    )  # fmt: skip
+    assert [(r.kind, r.match, r.config) for r in found.rules][-1] == ("module_name", "body", "a16w8")
 
 
 def test_that_a_unit_of_operators_has_no_weights():

@@ -50,9 +50,7 @@ def test_that_a_combination_that_does_not_fit_keeps_its_reason():
 def test_that_each_device_gets_its_own_system_configuration():
     found = made(["all"], memory_mode=["Sram_Only"])
     configs = {p.target.id[:9]: p.target.options["system_config"] for p in found}
-    assert all(
-        name.lower().startswith(family.replace("-", "_")) for family, name in configs.items()
-    )
+    assert all(name.lower().startswith(family.replace("-", "_")) for family, name in configs.items())
 
 
 def test_that_too_many_points_are_refused(monkeypatch):
@@ -66,10 +64,14 @@ def test_that_too_many_points_are_refused(monkeypatch):
 def test_that_the_front_leaves_out_what_another_point_beats():
     def point(ms, sram):
         totals = {
-            "cycles_total": 1, "cycles_vela": 1, "cycles_npu": 1, "inference_ms": ms,
+            "cycles_total": 1,
+            "cycles_vela": 1,
+            "cycles_npu": 1,
+            "inference_ms": ms,
             "sram_bytes": sram,
-            "flash_bytes": 7, "macs": 1,
-        }  # fmt: skip
+            "flash_bytes": 7,
+            "macs": 1,
+        }
         return SweepPoint(target=BASE, totals=totals)
 
     listed = (point(2.0, 50), point(1.0, 90), point(3.0, 60), SweepPoint(target=BASE, problem="no"))
@@ -81,9 +83,15 @@ def test_that_a_limit_below_what_vela_needs_is_remarked():
     limited = TargetChoice(id=BASE.id, options=options)
 
     def said(sram):
-        totals = VelaTotals(cycles_total=1, cycles_vela=1, cycles_npu=1, inference_ms=1.0,
-                            sram_bytes=sram,
-                            flash_bytes=1, macs=1)  # fmt: skip
+        totals = VelaTotals(
+            cycles_total=1,
+            cycles_vela=1,
+            cycles_npu=1,
+            inference_ms=1.0,
+            sram_bytes=sram,
+            flash_bytes=1,
+            macs=1,
+        )
         return remark(SweepPoint(target=limited, totals=totals))
 
     assert said(4096) == ""
@@ -115,9 +123,9 @@ def test_that_an_option_without_a_list_of_values_has_no_all(name):
 
 
 def test_that_a_point_without_a_limit_or_without_figures_has_no_remark():
-    totals = VelaTotals(cycles_total=1, cycles_vela=1, cycles_npu=1, inference_ms=1.0,
-                        sram_bytes=6000,
-                        flash_bytes=1, macs=1)  # fmt: skip
+    totals = VelaTotals(
+        cycles_total=1, cycles_vela=1, cycles_npu=1, inference_ms=1.0, sram_bytes=6000, flash_bytes=1, macs=1
+    )
     assert remark(SweepPoint(target=BASE, totals=totals)) == ""
     limited = TargetChoice(id=BASE.id, options={**BASE.options, "arena_cache_bytes": 4096})
     assert remark(SweepPoint(target=limited, problem="no")) == ""

@@ -20,13 +20,20 @@ from workbench.studies.training import (
 
 
 def result(*sqnrs, start=10.0, best=0):
-    epochs = tuple(
-        Epoch(number=n + 1, loss=0.1, sqnr_db=db, learning_rate=0.1) for n, db in enumerate(sqnrs)
-    )
+    epochs = tuple(Epoch(number=n + 1, loss=0.1, sqnr_db=db, learning_rate=0.1) for n, db in enumerate(sqnrs))
     return TrainingResult(
-        data="x", device="cpu", samples=8, held_out=2, one_by_one=False, total=9, start_db=start,
-        epochs=epochs, best=best, weights="best.safetensors", digest="ab" * 32,
-    )  # fmt: skip
+        data="x",
+        device="cpu",
+        samples=8,
+        held_out=2,
+        one_by_one=False,
+        total=9,
+        start_db=start,
+        epochs=epochs,
+        best=best,
+        weights="best.safetensors",
+        digest="ab" * 32,
+    )
 
 
 @for_each(
@@ -62,8 +69,15 @@ def test_that_options_that_mean_nothing_are_refused_by_name(asked, place):
 
 
 def test_that_options_at_the_ends_of_their_ranges_are_taken():
-    least = {"epochs": 1, "batch": 1, "observe": 0, "batch_norm": 0, "patience": 1,
-             "halve_after": 1, "seed": 0}  # fmt: skip
+    least = {
+        "epochs": 1,
+        "batch": 1,
+        "observe": 0,
+        "batch_norm": 0,
+        "patience": 1,
+        "halve_after": 1,
+        "seed": 0,
+    }
     most = {"learning_rate": 100.0, "epochs": 100_000, "batch": 65_536}
     for given in (least, most):
         assert given.items() <= options_of(given).model_dump().items()
@@ -116,9 +130,7 @@ def test_that_training_is_saved_and_older_files_know_none_of_it(tmp_path):
     store.save(made, tmp_path / "a.qwb")
     assert store.load(tmp_path / "a.qwb") == made
     text = (tmp_path / "a.qwb").read_text().replace('"version": 5', '"version": 4')
-    (tmp_path / "b.qwb").write_text(
-        text.replace('"trained_weights": "trained.safetensors"', '"notes": ""')
-    )
+    (tmp_path / "b.qwb").write_text(text.replace('"trained_weights": "trained.safetensors"', '"notes": ""'))
     assert store.load(tmp_path / "b.qwb") == make_project()
 
 

@@ -27,10 +27,9 @@ def program_of(*nodes, outputs=(1, 4)):
     tensors = (TensorInfo(outputs, "float32"),)
     made = (
         Node("x", "placeholder", "input", outputs=(TensorInfo((1, 3, 8, 8), "float32"),)),
-        *(Node(i, op, "call", module, 0, (), tensors, source=source)
-          for i, op, module, source in nodes),
+        *(Node(i, op, "call", module, 0, (), tensors, source=source) for i, op, module, source in nodes),
         Node("output", "output", "output"),
-    )  # fmt: skip
+    )
     links = tuple(Edge(a.id, b.id) for a, b in pairwise(made))
     modules = tuple(Module(m, "net.Block", "", 1) for m in {n.module for n in made if n.module})
     return GraphSnapshot("float", made, links, (Module("", "net.Net", "", 1), *modules))
@@ -42,23 +41,27 @@ def options_of(project, **options):
     )
 
 
-RELU6 = program_of(
-    ("linear", "aten.relu6.default", "head", "net.py:12 in forward: x = F.relu6(self.a(x))")
-)
+RELU6 = program_of(("linear", "aten.relu6.default", "head", "net.py:12 in forward: x = F.relu6(self.a(x))"))
 
 
 @for_each(
     ("source", "instead"),
     [
-        ("net.py:12 in forward: x = F.relu6(self.a(x))",
-         "x = self.relu6(self.a(x))  # self.relu6 = nn.ReLU6()"),
-        ("net.py:12 in forward: return torch.nn.functional.relu6(x) + nn.functional.relu6(y)",
-         "return self.relu6(x) + self.relu6(y)  # self.relu6 = nn.ReLU6()"),
-        ("net.py:12 in forward: return my_F.relu6(x)",
-         "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here"),
+        (
+            "net.py:12 in forward: x = F.relu6(self.a(x))",
+            "x = self.relu6(self.a(x))  # self.relu6 = nn.ReLU6()",
+        ),
+        (
+            "net.py:12 in forward: return torch.nn.functional.relu6(x) + nn.functional.relu6(y)",
+            "return self.relu6(x) + self.relu6(y)  # self.relu6 = nn.ReLU6()",
+        ),
+        (
+            "net.py:12 in forward: return my_F.relu6(x)",
+            "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here",
+        ),
         ("net.py:12 in forward", "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here"),
     ],
-)  # fmt: skip
+)
 def test_that_the_function_becomes_a_module_at_its_line(source, instead):
     program = program_of(("linear", "aten.relu6.default", "head", source))
     made = found(make_project(), LIN, program=program)["relu6"]
@@ -83,9 +86,13 @@ def test_that_what_a_rule_keeps_off_the_npu_stays_as_it_is_written():
 
 @for_each(
     ("operator", "correction"),
-    [("gru_cell", "written_out_cells"), ("addmm", "linears_from_addmm"),
-     ("softplus", "plain_operators"), ("mish", "plain_operators")],
-)  # fmt: skip
+    [
+        ("gru_cell", "written_out_cells"),
+        ("addmm", "linears_from_addmm"),
+        ("softplus", "plain_operators"),
+        ("mish", "plain_operators"),
+    ],
+)
 def test_that_a_correction_that_is_off_is_suggested_for_its_operators(operator, correction):
     program = program_of(("linear", f"aten.{operator}.default", "head", ""))
     project = make_project()
@@ -95,9 +102,7 @@ def test_that_a_correction_that_is_off_is_suggested_for_its_operators(operator, 
     made = found(off, LIN, program=program)[identity]
     assert made.edit(off).target.options[correction] is True
     assert identity not in found(off, cpu("lin", "other", "head"), program=program)
-    assert identity not in found(
-        off, LIN, program=program_of(("linear", "aten.relu.default", "head", ""))
-    )
+    assert identity not in found(off, LIN, program=program_of(("linear", "aten.relu.default", "head", "")))
 
 
 def test_that_a_clamp_that_would_be_lost_is_left_in_float():
@@ -129,11 +134,17 @@ def test_that_16_bits_of_no_module_are_those_of_the_whole_model():
 
 def test_that_neighbours_that_are_there_only_because_of_it_go_along():
     edge = edge_of(
-        ("x", "input", "x"), ("q", "quantize", "x"), ("npu", "delegate", ""),
-        ("dq", "dequantize", "relu"), ("a", "call", "linear"), ("b", "call", ""),
-        ("c", "call", ""), ("q2", "quantize", ""), ("npu2", "delegate", ""),
+        ("x", "input", "x"),
+        ("q", "quantize", "x"),
+        ("npu", "delegate", ""),
+        ("dq", "dequantize", "relu"),
+        ("a", "call", "linear"),
+        ("b", "call", ""),
+        ("c", "call", ""),
+        ("q2", "quantize", ""),
+        ("npu2", "delegate", ""),
         ("output", "output", ""),
-    )  # fmt: skip
+    )
     project = edits.assign(make_project(), "module_name", "head", "float")
     left = (cpu("a", "float", "head"), cpu("b", "beside"), cpu("c", "other"))
     made = found(project, *left, edge=edge)["float:r2"]
@@ -149,14 +160,17 @@ def test_that_neighbours_that_are_there_only_because_of_it_go_along():
 
 @for_each(
     ("config", "origin", "nodes"),
-    [("a8w8", "relu", ("a", "b")), ("float", "relu", ("a",)), ("cpu", "relu", ("a",)),
-     ("float", "", ("a", "b"))],
-)  # fmt: skip
+    [
+        ("a8w8", "relu", ("a", "b")),
+        ("float", "relu", ("a",)),
+        ("cpu", "relu", ("a",)),
+        ("float", "", ("a", "b")),
+    ],
+)
 def test_that_a_neighbour_that_a_rule_decides_does_not_go_along(config, origin, nodes):
     edge = edge_of(
-        ("x", "input", "x"), ("a", "call", "linear"), ("b", "call", origin),
-        ("output", "output", ""),
-    )  # fmt: skip
+        ("x", "input", "x"), ("a", "call", "linear"), ("b", "call", origin), ("output", "output", "")
+    )
     project = edits.assign(make_project(), "module_name", "head", "float")
     project = edits.assign(project, "module_name", "stem", config)
     made = found(project, cpu("a", "float", "head"), cpu("b", "beside"), edge=edge)["float:r2"]
@@ -165,9 +179,12 @@ def test_that_a_neighbour_that_a_rule_decides_does_not_go_along(config, origin, 
 
 def test_that_operators_are_named_that_would_move():
     edge = edge_of(
-        ("x", "input", "x"), ("a", "call", "linear"), ("b", "call", "linear"), ("c", "call", ""),
+        ("x", "input", "x"),
+        ("a", "call", "linear"),
+        ("b", "call", "linear"),
+        ("c", "call", ""),
         ("output", "output", ""),
-    )  # fmt: skip
+    )
     project = edits.assign(make_project(), "module_name", "head", "float")
     one = found(project, cpu("a", "float", "head"), cpu("c", "other"), edge=edge)["float:r2"]
     assert one.evidence.startswith("linear stays on the CPU. ")
@@ -187,10 +204,14 @@ def linked(*links):
     kinds = {"x": "input", "q": "quantize", "npu": "delegate", "dq": "dequantize", "o": "output"}
     names = dict.fromkeys(name for link in links for name in link)
     made = tuple(
-        Node(n, f"aten.{n}.default", kinds.get(n.rstrip("0123456789"), "call"),
-             attrs={"origin": "linear" if n == "a" else ""})
+        Node(
+            n,
+            f"aten.{n}.default",
+            kinds.get(n.rstrip("0123456789"), "call"),
+            attrs={"origin": "linear" if n == "a" else ""},
+        )
         for n in names
-    )  # fmt: skip
+    )
     return GraphSnapshot("edge", made, tuple(Edge(*link) for link in links))
 
 
@@ -239,8 +260,9 @@ def test_that_as_many_conversions_as_operators_are_no_gain():
 
 def test_that_operators_are_known_by_the_report_of_the_quantizer():
     edge = edge_of(("x", "input", "x"), ("lin", "call", "made_up"), ("output", "output", ""))
-    note = NodeAnnotation(node="made_up", origin="linear", op="aten.linear.default", module="head",
-                          config="", quantized=False)  # fmt: skip
+    note = NodeAnnotation(
+        node="made_up", origin="linear", op="aten.linear.default", module="head", config="", quantized=False
+    )
     project = edits.assign(make_project(), "module_name", "head", "float")
     lowered = result_of("lower").model_copy(update={"cpu_nodes": (cpu("lin", "float"),)})
 
@@ -260,17 +282,23 @@ CONV = "aten.conv2d.default"
 
 
 def wasted(
-    channels, *, bound="MACs", cycles=300, operator="Conv2D", root="conv", between=(CONV,),
-    op=CONV, shape=None,
-):  # fmt: skip
+    channels,
+    *,
+    bound="MACs",
+    cycles=300,
+    operator="Conv2D",
+    root="conv",
+    between=(CONV,),
+    op=CONV,
+    shape=None,
+):
     nodes = [("conv", op, "stem.conv", "net.py:7 in f: y = self.conv(x)")]
     nodes += [(f"next{i}", op, "", "") for i, op in enumerate(between)]
     program = program_of(*nodes, outputs=(1, channels, 4, 4) if shape is None else shape)
     report = result_of("lower").vela[0]
-    row = report.operations[0].model_copy(update={
-        "operator": operator, "bound": bound, "cycles": cycles, "root": root,
-        "module": "stem.conv",
-    })  # fmt: skip
+    row = report.operations[0].model_copy(
+        update={"operator": operator, "bound": bound, "cycles": cycles, "root": root, "module": "stem.conv"}
+    )
     reports = (report.model_copy(update={"operations": (row,)}),)
     return found(make_project(), program=program, vela=reports).get("channels:conv")
 
@@ -281,18 +309,22 @@ def test_that_channels_that_hardly_fill_a_block_are_wasted():
     assert made.gain == ExpectedGain(cycles=100)
     assert [(w.place, w.instead) for w in made.written] == [("net.py:7", "16 output channels")]
     assert {n: wasted(n) is not None for n in (1, 2, 8, 9, 10, 11, 16, 17, 18, 19)} == {
-        1: False, 2: False, 8: False, 9: True, 10: True, 11: False, 16: False, 17: True, 18: True,
+        1: False,
+        2: False,
+        8: False,
+        9: True,
+        10: True,
+        11: False,
+        16: False,
+        17: True,
+        18: True,
         19: False,
-    }  # fmt: skip
+    }
 
 
-@for_each(
-    ("reader", "is_read"), [(CONV, True), ("aten.linear.default", True), ("aten.add.Tensor", False)]
-)
+@for_each(("reader", "is_read"), [(CONV, True), ("aten.linear.default", True), ("aten.add.Tensor", False)])
 def test_that_a_reader_behind_other_operators_counts(reader, is_read):
-    assert (wasted(17, between=("aten.relu.default", "aten.add.Tensor", reader)) is not None) is (
-        is_read
-    )
+    assert (wasted(17, between=("aten.relu.default", "aten.add.Tensor", reader)) is not None) is (is_read)
 
 
 def test_that_channels_of_a_linear_are_its_last_dimension_and_other_operators_have_none():
@@ -301,9 +333,11 @@ def test_that_channels_of_a_linear_are_its_last_dimension_and_other_operators_ha
     assert wasted(0, op=linear, shape=(1, 17, 24)) is None
     assert wasted(0, op=linear, shape=(17,)) is not None
     for op, shape in (
-        ("aten.mv.default", (17,)), ("aten.mean.dim", ()), ("aten.matmul.default", (1, 17, 17)),
+        ("aten.mv.default", (17,)),
+        ("aten.mean.dim", ()),
+        ("aten.matmul.default", (1, 17, 17)),
         (CONV, (17,)),
-    ):  # fmt: skip
+    ):
         assert wasted(0, op=op, shape=shape) is None, (op, shape)
 
 
@@ -341,9 +375,7 @@ def test_that_transposes_of_no_module_belong_to_the_input_of_the_only_delegate(r
     report = result_of("lower").vela[0]
     row = report.operations[0].model_copy(update={"operator": "Transpose", "module": ""})
     vela = (report.model_copy(update={"operations": (row,)}),) * reports
-    project = edits.set_model(
-        make_project(), make_project().model.model_copy(update={"spec": "net.py:net"})
-    )
+    project = edits.set_model(make_project(), make_project().model.model_copy(update={"spec": "net.py:net"}))
     program = program_of(("conv", "aten.conv2d.default", "", ""))
     assert ("channels_last" in found(project, program=program, vela=vela)) == asks
 
@@ -364,13 +396,18 @@ def test_that_transposes_at_the_start_ask_for_another_layout():
 @for_each(
     ("gain", "share"),
     [
-        (ExpectedGain(), 0.0), (ExpectedGain(cpu_operators=1), 0.25),
-        (ExpectedGain(cpu_operators=9), 1.0), (ExpectedGain(cpu_operators=-1), 0.0),
-        (ExpectedGain(cycles=300), 0.3), (ExpectedGain(cycles=300, cpu_operators=2), 0.5),
-        (ExpectedGain(sqnr_db=10.0), 0.9), (ExpectedGain(sqnr_db=10.0, of_tensors=3), 0.3),
-        (ExpectedGain(sqnr_db=-3.0), 0.0), (ExpectedGain(sqnr_db=0.5), 0.108749),
+        (ExpectedGain(), 0.0),
+        (ExpectedGain(cpu_operators=1), 0.25),
+        (ExpectedGain(cpu_operators=9), 1.0),
+        (ExpectedGain(cpu_operators=-1), 0.0),
+        (ExpectedGain(cycles=300), 0.3),
+        (ExpectedGain(cycles=300, cpu_operators=2), 0.5),
+        (ExpectedGain(sqnr_db=10.0), 0.9),
+        (ExpectedGain(sqnr_db=10.0, of_tensors=3), 0.3),
+        (ExpectedGain(sqnr_db=-3.0), 0.0),
+        (ExpectedGain(sqnr_db=0.5), 0.108749),
     ],
-)  # fmt: skip
+)
 def test_that_a_share_is_what_goes_away_of_what_there_is(gain, share):
     lowered = result_of("lower").model_copy(update={"cpu_nodes": (LIN,) * 4})
     assert gain.share(lowered) == pytest.approx(share, abs=1e-6)
@@ -380,9 +417,18 @@ def test_that_a_share_is_what_goes_away_of_what_there_is(gain, share):
 
 
 def test_that_the_worst_three_modules_get_wider():
-    known = Measurements(spared=tuple(spared(n, g) for n, g in (
-        ("stem", 1.0), ("head", 9.0), ("stem.conv", 5.0), ("stem.bn", 0.99), ("stem.relu", 7.0),
-    )))  # fmt: skip
+    known = Measurements(
+        spared=tuple(
+            spared(n, g)
+            for n, g in (
+                ("stem", 1.0),
+                ("head", 9.0),
+                ("stem.conv", 5.0),
+                ("stem.bn", 0.99),
+                ("stem.relu", 7.0),
+            )
+        )
+    )
     lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
     made = suggest(make_project(), lowered, snapshot(), CHAIN, known)
     assert [s.id for s in made] == ["wide:head", "wide:stem.relu", "wide:stem.conv"]
@@ -395,18 +441,36 @@ def peaked(largest, mean_square, node="conv2d"):
     values = np.random.default_rng(1).normal(0, 0.1, 20_000)
     counts, edges = np.histogram(np.append(values, largest), 2048)
     return TensorRange(
-        id="o", node=node, op="aten.conv2d.default", module="stem", kind="activation", index=0,
-        minimum=float(edges[0]), maximum=largest, p_low=-0.3, p_high=0.3, dtype="int8", qmin=-128,
-        qmax=127, scale=float(edges[-1] - edges[0]) / 255, zero_point=-128, observer="MinMax",
+        id="o",
+        node=node,
+        op="aten.conv2d.default",
+        module="stem",
+        kind="activation",
+        index=0,
+        minimum=float(edges[0]),
+        maximum=largest,
+        p_low=-0.3,
+        p_high=0.3,
+        dtype="int8",
+        qmin=-128,
+        qmax=127,
+        scale=float(edges[-1] - edges[0]) / 255,
+        zero_point=-128,
+        observer="MinMax",
         mean_square=mean_square,
-    ), {"histogram": counts[None], "edges": np.array([[edges[0], edges[-1]]])}  # fmt: skip
+    ), {"histogram": counts[None], "edges": np.array([[edges[0], edges[-1]]])}
 
 
 @for_each(
     ("largest", "mean_square", "clipped"),
-    [(40.0, 25.0, True), (40.0, 26.0, False), (40.0, 0.0, False), (40.0, float("nan"), False),
-     (40.0, None, False)],
-)  # fmt: skip
+    [
+        (40.0, 25.0, True),
+        (40.0, 26.0, False),
+        (40.0, 0.0, False),
+        (40.0, float("nan"), False),
+        (40.0, None, False),
+    ],
+)
 def test_that_an_outlier_is_eight_times_the_rms(largest, mean_square, clipped):
     row, arrays = peaked(largest, mean_square)
     calibrated = CalibrateResult(samples=1, calibrated_on="", ranges=(row,))
@@ -459,8 +523,9 @@ def test_that_the_three_farthest_outliers_are_clipped(monkeypatch):
 
 
 def test_that_compiling_for_size_is_asked_where_something_finds_no_room():
-    demands = tuple(Demand(what=w, bytes=b, kinds=(), origin="Vela")
-                    for w, b in (("arena", 9_000), ("cache", 1_000)))  # fmt: skip
+    demands = tuple(
+        Demand(what=w, bytes=b, kinds=(), origin="Vela") for w, b in (("arena", 9_000), ("cache", 1_000))
+    )
     lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
     misfit = Measurements(fit=Fit(board="small", fillings=(), homeless=demands))
 

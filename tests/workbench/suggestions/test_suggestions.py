@@ -31,9 +31,13 @@ def edge_of(*nodes):
 
 
 CHAIN = edge_of(
-    ("x", "input", "x"), ("q", "quantize", "x"), ("npu", "delegate", ""),
-    ("dq", "dequantize", "relu"), ("lin", "call", "linear"), ("output", "output", "output"),
-)  # fmt: skip
+    ("x", "input", "x"),
+    ("q", "quantize", "x"),
+    ("npu", "delegate", ""),
+    ("dq", "dequantize", "relu"),
+    ("lin", "call", "linear"),
+    ("output", "output", "output"),
+)
 
 
 def found(project, *left, edge=CHAIN, program=None, **changes):
@@ -53,14 +57,15 @@ def test_that_an_operator_no_rule_can_help_is_left_alone():
 @for_each(
     ("rule", "identity", "title"),
     [
-        (Rule(id="r2", kind="module_name", match="head", config="float"), "float:r2",
-         "Assign a8w8 to head"),
-        (Rule(id="r2", kind="module_type", match="torch.nn.modules.linear.Linear",
-              config="float"), "float:r2", "Assign a8w8 to Linear"),
-        (Rule(id="r2", kind="node_name", match="linear", config="cpu"), "off:r2",
-         "Run linear on the NPU"),
+        (Rule(id="r2", kind="module_name", match="head", config="float"), "float:r2", "Assign a8w8 to head"),
+        (
+            Rule(id="r2", kind="module_type", match="torch.nn.modules.linear.Linear", config="float"),
+            "float:r2",
+            "Assign a8w8 to Linear",
+        ),
+        (Rule(id="r2", kind="node_name", match="linear", config="cpu"), "off:r2", "Run linear on the NPU"),
     ],
-)  # fmt: skip
+)
 def test_that_the_rule_that_decided_it_is_the_one_that_changes(rule, identity, title):
     project = make_project(Rule(id="r1", kind="global", config="a8w8"), rule)
     made = found(project, cpu("lin", "rule" if rule.keeps_off else "float", "head"))
@@ -76,8 +81,13 @@ def test_that_a_float_border_is_suggested_once_and_only_where_the_passes_take_it
         cpu("q", "border", op="quantized_decomposed.quantize_per_tensor.default"),
         cpu("dq", "border", op="quantized_decomposed.dequantize_per_tensor.default"),
     )
-    whole = edge_of(("x", "input", "x"), ("q", "quantize", "x"), ("npu", "delegate", ""),
-                    ("dq", "dequantize", "linear"), ("output", "output", ""))  # fmt: skip
+    whole = edge_of(
+        ("x", "input", "x"),
+        ("q", "quantize", "x"),
+        ("npu", "delegate", ""),
+        ("dq", "dequantize", "linear"),
+        ("output", "output", ""),
+    )
     project = make_project()
     made = found(project, *conversions, edge=whole)["integer_io"]
     assert made.expected.startswith("Removes both CPU operators")
@@ -105,8 +115,7 @@ def test_that_channels_last_needs_transposes_and_a_line_to_change(spec, inputs, 
     reports = (report.model_copy(update={"operations": (turn, *report.operations)}),)
     plain = snapshot()
     nodes = tuple(
-        Node(n.id, n.op, n.kind, n.module, outputs=PICTURE) if n.kind == "input" else n
-        for n in plain.nodes
+        Node(n.id, n.op, n.kind, n.module, outputs=PICTURE) if n.kind == "input" else n for n in plain.nodes
     )
     program = GraphSnapshot("float", nodes, plain.edges, plain.modules)
     project = edits.set_model(make_project(), ModelSource(spec=spec, inputs=inputs))
@@ -166,9 +175,7 @@ def spared(name, gain):
 
 def test_that_the_largest_gain_comes_first():
     project = edits.assign(make_project(), "module_name", "head", "float")
-    lowered = result_of("lower").model_copy(
-        update={"cpu_nodes": (cpu("lin", "float", "head"),) * 4}
-    )
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": (cpu("lin", "float", "head"),) * 4})
     known = Measurements(spared=(spared("stem", 1.0), spared("stem.conv", 30.0)))
     order = [s.id for s in suggest(project, lowered, snapshot(), CHAIN, known)]
     assert order[0] == "wide:stem.conv"
@@ -194,10 +201,24 @@ def test_that_outliers_of_a_tensor_are_suggested_to_be_clipped():
     counts, edges = np.histogram(np.append(values, 40.0), 2048)
     scale = (edges[-1] - edges[0]) / 255
     row = TensorRange(
-        id="o", node="conv2d", op="aten.conv2d.default", module="stem", kind="activation", index=0,
-        minimum=edges[0], maximum=40.0, p_low=-0.3, p_high=0.3, dtype="int8", qmin=-128, qmax=127,
-        scale=scale, zero_point=-128, observer="MinMax", mean_square=0.026,
-    )  # fmt: skip
+        id="o",
+        node="conv2d",
+        op="aten.conv2d.default",
+        module="stem",
+        kind="activation",
+        index=0,
+        minimum=edges[0],
+        maximum=40.0,
+        p_low=-0.3,
+        p_high=0.3,
+        dtype="int8",
+        qmin=-128,
+        qmax=127,
+        scale=scale,
+        zero_point=-128,
+        observer="MinMax",
+        mean_square=0.026,
+    )
     arrays = {"histogram": counts[None], "edges": np.array([[edges[0], edges[-1]]])}
     calibrated = CalibrateResult(samples=1, calibrated_on="", ranges=(row,))
     lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
@@ -206,9 +227,7 @@ def test_that_outliers_of_a_tensor_are_suggested_to_be_clipped():
     assert suggestion.id == "clip:conv2d"
     assert suggestion.gain.sqnr_db > 3
     project = suggestion.edit(make_project())
-    assert [(m.scope, m.match, m.method) for m in project.range_methods] == [
-        ("tensor", "conv2d", "mse")
-    ]
+    assert [(m.scope, m.match, m.method) for m in project.range_methods] == [("tensor", "conv2d", "mse")]
     assert suggest(project, lowered, snapshot(), CHAIN, known) == ()
 
 

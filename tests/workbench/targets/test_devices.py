@@ -40,11 +40,7 @@ from workbench.targets.ethos_u.devices import (
     memory_use,
 )
 from workbench.targets.ethos_u.options import given_extras, given_passes, vela_flags
-from workbench.targets.ethos_u.rewrites import (
-    REWRITES,
-    described_rewrite,
-    wanted_rewrites,
-)
+from workbench.targets.ethos_u.rewrites import REWRITES, described_rewrite, wanted_rewrites
 from workbench.targets.ethos_u.vela_ini import load
 
 U55, U65, U85 = "ethos-u55-128", "ethos-u65-512", "ethos-u85-256"
@@ -104,8 +100,10 @@ def test_that_memory_modes_are_those_of_vela():
 
 def test_that_devices_have_the_sizes_that_exist():
     assert {f.name: f.macs for f in FAMILIES} == {
-        "u55": (32, 64, 128, 256), "u65": (256, 512), "u85": (128, 256, 512, 1024, 2048),
-    }  # fmt: skip
+        "u55": (32, 64, 128, 256),
+        "u65": (256, 512),
+        "u85": (128, 256, 512, 1024, 2048),
+    }
     assert [has_control_flow(device) for device in (U55, U65, U85)] == [False, False, True]
     assert targets.macs_per_cycle(U85) == 256
     assert targets.macs_per_cycle("unknown-1") == 0
@@ -147,7 +145,8 @@ def codes(device, **options):
     [
         ({"optimise": "Speed"}, "vela-optimise-invalid"),
         ({"nonsense": 1}, "target-option-unknown"),
-        ({"integer_io": 1}, "target-option-type"), ({"optimise": 3}, "target-option-type"),
+        ({"integer_io": 1}, "target-option-type"),
+        ({"optimise": 3}, "target-option-type"),
         ({"arena_cache_bytes": 0}, "vela-arena-cache-out-of-range"),
         ({"arena_cache_bytes": (1 << 32) + 1}, "vela-arena-cache-out-of-range"),
         ({"arena_cache_bytes": "1"}, "target-option-type"),
@@ -160,7 +159,7 @@ def codes(device, **options):
         ({"system_config": "Ethos_U65_High_End"}, "vela-system-config-unknown"),
         ({"memory_mode": "Dedicated_Sram"}, "vela-memory-mode-unfit"),
     ],
-)  # fmt: skip
+)
 def test_that_an_option_out_of_range_is_told_by_its_name(options, code):
     found = codes(U55, **options)
     assert code in [found_code for found_code, _ in found]
@@ -178,13 +177,23 @@ def test_that_vela_gets_the_flags_that_options_ask_for():
     plain = choice(U55).options
     assert vela_flags(plain) == []
     asked = choice(
-        U55, optimise="Size", arena_cache_bytes=4096, tensor_allocator="Greedy", cop_format="COP2",
-        separate_io_regions=True, extra_flags="--a --b=1",
-    ).options  # fmt: skip
+        U55,
+        optimise="Size",
+        arena_cache_bytes=4096,
+        tensor_allocator="Greedy",
+        cop_format="COP2",
+        separate_io_regions=True,
+        extra_flags="--a --b=1",
+    ).options
     assert vela_flags(asked) == [
-        "--optimise=Size", "--arena-cache-size=4096", "--tensor-allocator=Greedy",
-        "--cop-format=COP2", "--separate-io-regions", "--a", "--b=1",
-    ]  # fmt: skip
+        "--optimise=Size",
+        "--arena-cache-size=4096",
+        "--tensor-allocator=Greedy",
+        "--cop-format=COP2",
+        "--separate-io-regions",
+        "--a",
+        "--b=1",
+    ]
     assert given_extras({"negative_infinity": -256.0, "softmax": "", "cop_format": None}) == {}
     given = {"softmax": "STABLE", "negative_infinity": -32.0, "cop_format": "COP2"}
     assert given_extras(given) == given
@@ -231,18 +240,23 @@ WIDE_4 = QuantConfig(activation=Activation(dtype="int16", symmetric=True), weigh
 @for_each(
     ("device", "config", "kind", "taken"),
     [
-        (U55, QuantConfig(), "global", True), (U55, None, "module_name", True),
+        (U55, QuantConfig(), "global", True),
+        (U55, None, "module_name", True),
         (U55, QuantConfig(activation=Activation(dtype="uint8")), "io", True),
         (U55, QuantConfig(activation=Activation(dtype="uint8")), "global", False),
         (U55, QuantConfig(activation=Activation(dtype="int16")), "global", False),
-        (U55, WIDE_4, "global", False), (U55, QuantConfig(weight=Weight(bits=4)), "global", True),
-        (U55, QuantConfig(), "pattern", False), (U55, QuantConfig(), "quantizer", False),
+        (U55, WIDE_4, "global", False),
+        (U55, QuantConfig(weight=Weight(bits=4)), "global", True),
+        (U55, QuantConfig(), "pattern", False),
+        (U55, QuantConfig(), "quantizer", False),
         (U55, PluginConfig(reference="a.py:b"), "quantizer", True),
         (U55, PluginConfig(reference="a.py:b"), "global", True),
         (U55, DynamicConfig(), "global", False),
         (U55, FormatConfig(scheme="nvfp4"), "global", False),
-        ("nnpa", DynamicConfig(), "global", True), ("nnpa", None, "module_name", True),
-        ("nnpa", QuantConfig(), "global", False), ("nnpa", DynamicConfig(), "io", False),
+        ("nnpa", DynamicConfig(), "global", True),
+        ("nnpa", None, "module_name", True),
+        ("nnpa", QuantConfig(), "global", False),
+        ("nnpa", DynamicConfig(), "io", False),
         ("nnpa", PluginConfig(reference="a.py:b"), "global", False),
         ("nnpa", DynamicConfig(), "finder", False),
         ("formats", FormatConfig(scheme="nvfp4"), "global", True),
@@ -253,10 +267,14 @@ WIDE_4 = QuantConfig(activation=Activation(dtype="int16", symmetric=True), weigh
         ("formats", FormatConfig(scheme="unknown"), "global", False),
         ("formats", FormatConfig(scheme="nvfp4", mase_compatible=True), "global", False),
         ("formats", FormatConfig(scheme="integer", parameters={"width": 0}), "global", False),
-        ("formats", FormatConfig(scheme="integer", parameters={"width": 8, "weight_width": 0}),
-         "global", False),
+        (
+            "formats",
+            FormatConfig(scheme="integer", parameters={"width": 8, "weight_width": 0}),
+            "global",
+            False,
+        ),
     ],
-)  # fmt: skip
+)
 def test_that_a_target_takes_the_configs_it_can(device, config, kind, taken):
     said = target_of(device).refusal(TargetChoice(id=device), config, kind)
     assert isinstance(said, str)
@@ -297,12 +315,11 @@ def graph(op):
         ("aten.relu.default", ("n",), ("n",), [], []),
         ("aten.cumsum.default", ("n",), (), ["operator-not-supported"], ["operator-not-supported"]),
         ("aten.cumsum.default", (), ("n",), [], []),
-        ("aten.conv_transpose2d.input", (), ("n",), ["operator-not-supported"],
-         ["operator-not-supported"]),
+        ("aten.conv_transpose2d.input", (), ("n",), ["operator-not-supported"], ["operator-not-supported"]),
         ("aten.conv_transpose2d.input", ("n",), (), ["operator-not-supported"], []),
         ("aten.conv_transpose1d.default", ("n",), (), ["operator-not-supported"], []),
     ],
-)  # fmt: skip
+)
 def test_that_what_the_tools_reject_is_foreseen(op, wide, narrow, u55, u85):
     for device, expected in ((U55, u55), (U85, u85)):
         off = TargetChoice(id=device, options={row.id: False for row in CORRECTIONS})
@@ -359,9 +376,8 @@ def test_that_an_ini_of_the_largest_size_is_read(tmp_path):
 
 
 @for_each(
-    ("target", "runs"), [("ethos-u55-128", True), ("nnpa", False), ("formats", False),
-                         ("unknown", True)],
-)  # fmt: skip
+    ("target", "runs"), [("ethos-u55-128", True), ("nnpa", False), ("formats", False), ("unknown", True)]
+)
 def test_that_a_target_without_a_simulator_has_no_run_and_an_unknown_one_has_all(target, runs):
     project = edits.set_target(make_project(), TargetChoice(id=target))
     assert targets.has_stage(project, "run") is runs
@@ -403,8 +419,7 @@ def test_that_a_failure_of_the_tools_names_the_corrections_that_are_off():
     assert found.message.endswith(failed.message)
     assert found.message != failed.message
     assert one.title in found.hint
-    (long,) = with_switches((ErrorInfo(message="x" * 700, code="vela-compile-failed"),),
-                            {one.id: False})  # fmt: skip
+    (long,) = with_switches((ErrorInfo(message="x" * 700, code="vela-compile-failed"),), {one.id: False})
     assert len(long.message) == 600
     (both,) = with_switches((refused,), {one.id: False, two.id: False})
     assert one.id in both.hint

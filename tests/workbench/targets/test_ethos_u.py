@@ -26,8 +26,11 @@ def test_that_every_offered_combination_is_accepted(variant):
     [
         ("ethos-u55-128", {"system_config": "Ethos_U85_SYS_DRAM_Mid"}, "system_config"),
         ("ethos-u55-128", {"memory_mode": "Dedicated_Sram"}, "memory_mode"),
-        ("ethos-u85-256", {"system_config": "Ethos_U85_SYS_Flash_Low",
-                           "memory_mode": "Dedicated_Sram_384KB"}, "memory_mode"),
+        (
+            "ethos-u85-256",
+            {"system_config": "Ethos_U85_SYS_Flash_Low", "memory_mode": "Dedicated_Sram_384KB"},
+            "memory_mode",
+        ),
         ("ethos-u55-128", {"extra_flags": "--timing"}, "extra_flags"),
         ("ethos-u55-128", {"extra_flags": "--optimise=Size"}, "extra_flags"),
         ("ethos-u55-128", {"optimise": "Fast"}, "optimise"),
@@ -39,7 +42,7 @@ def test_that_every_offered_combination_is_accepted(variant):
         ("ethos-u55-128", {"separate_io_regions": 1}, "separate_io_regions"),
         ("ethos-u85-256", {"negative_infinity": 300.0}, "negative_infinity"),
     ],
-)  # fmt: skip
+)
 def test_that_what_vela_would_take_in_silence_is_refused_with_its_place(variant, options, place):
     problems = target_of(variant).check(TargetChoice(id=variant, options=options))
     assert f"target.options.{place}" in {p.where.id for p in problems}

@@ -10,8 +10,7 @@ from workbench.targets.ethos_u.forecast import convolutions_read_often, values_r
 def graph_of(*edges):
     """Return a graph whose nodes are called after their operators, and all of its nodes."""
     ids = dict.fromkeys(name for edge in edges for name in edge)
-    nodes = tuple(Node(i, f"aten.{i.rstrip('0123456789_')}.default", "call", "", 0, (), ())
-                  for i in ids)  # fmt: skip
+    nodes = tuple(Node(i, f"aten.{i.rstrip('0123456789_')}.default", "call", "", 0, (), ()) for i in ids)
     return GraphSnapshot("float", nodes, tuple(Edge(a, b) for a, b in edges), ()), set(ids)
 
 
@@ -19,8 +18,10 @@ def graph_of(*edges):
     ("edges", "told"),
     [
         ([("convolution", "add"), ("convolution", "relu")], [("convolution", "add")]),
-        ([("convolution", "batch_norm"), ("batch_norm", "mul"), ("batch_norm", "mean")],
-         [("convolution", "mul")]),
+        (
+            [("convolution", "batch_norm"), ("batch_norm", "mul"), ("batch_norm", "mean")],
+            [("convolution", "mul")],
+        ),
         ([("convolution", "softmax")], [("convolution", "softmax")]),
         ([("convolution", "layer_norm")], [("convolution", "layer_norm")]),
         ([("convolution", "add")], []),
@@ -29,7 +30,7 @@ def graph_of(*edges):
         ([("linear", "add"), ("linear", "relu")], []),
         ([("linear", "softmax")], []),
     ],
-)  # fmt: skip
+)
 def test_that_a_value_that_several_read_is_told_only_where_vela_fails(edges, told):
     assert list(convolutions_read_often(*graph_of(*edges))) == told
 
@@ -37,15 +38,40 @@ def test_that_a_value_that_several_read_is_told_only_where_vela_fails(edges, tol
 @for_each(
     ("edges", "told"),
     [
-        ([("x", "transpose"), ("x", "matmul1"), ("transpose", "matmul1"), ("matmul1", "softmax"),
-          ("softmax", "matmul2"), ("x", "matmul2")], [("matmul2", "matmul1", "x")]),
-        ([("x", "matmul1"), ("y", "matmul1"), ("matmul1", "softmax"), ("softmax", "matmul2"),
-          ("z", "matmul2")], []),
-        ([("x", "transpose"), ("x", "matmul1"), ("transpose", "matmul1"), ("matmul1", "matmul2"),
-          ("x", "matmul2")], []),
+        (
+            [
+                ("x", "transpose"),
+                ("x", "matmul1"),
+                ("transpose", "matmul1"),
+                ("matmul1", "softmax"),
+                ("softmax", "matmul2"),
+                ("x", "matmul2"),
+            ],
+            [("matmul2", "matmul1", "x")],
+        ),
+        (
+            [
+                ("x", "matmul1"),
+                ("y", "matmul1"),
+                ("matmul1", "softmax"),
+                ("softmax", "matmul2"),
+                ("z", "matmul2"),
+            ],
+            [],
+        ),
+        (
+            [
+                ("x", "transpose"),
+                ("x", "matmul1"),
+                ("transpose", "matmul1"),
+                ("matmul1", "matmul2"),
+                ("x", "matmul2"),
+            ],
+            [],
+        ),
         ([("x", "matmul1"), ("matmul1", "relu"), ("relu", "matmul2")], []),
     ],
-)  # fmt: skip
+)
 def test_that_a_value_that_two_products_read_is_told_only_where_vela_fails(edges, told):
     assert list(values_read_again(*graph_of(*edges))) == told
 
@@ -53,12 +79,18 @@ def test_that_a_value_that_two_products_read_is_told_only_where_vela_fails(edges
 @for_each(
     ("edges", "correction", "code"),
     [
-        ([("convolution", "add"), ("convolution", "relu")], "rounded_convolutions",
-         "int16-convolution-shared"),
-        ([("x", "matmul1"), ("matmul1", "softmax"), ("softmax", "matmul2"), ("x", "matmul2")],
-         "release_passthrough", "int16-value-read-again"),
+        (
+            [("convolution", "add"), ("convolution", "relu")],
+            "rounded_convolutions",
+            "int16-convolution-shared",
+        ),
+        (
+            [("x", "matmul1"), ("matmul1", "softmax"), ("softmax", "matmul2"), ("x", "matmul2")],
+            "release_passthrough",
+            "int16-value-read-again",
+        ),
     ],
-)  # fmt: skip
+)
 def test_that_a_whole_program_is_refused_only_where_its_correction_is_off(edges, correction, code):
     graph, nodes = graph_of(*edges)
 

@@ -41,8 +41,10 @@ def test_that_a_value_out_of_range_is_told_with_its_limits():
 
 def test_that_defaults_are_filled_in():
     assert read("f", ALL, {"width": 4, "frac_width": None}, "data") == {
-        "width": 4, "is_signed": True, "frac_width": None,
-    }  # fmt: skip
+        "width": 4,
+        "is_signed": True,
+        "frac_width": None,
+    }
 
 
 def test_that_every_missing_unknown_and_wrong_name_is_told_at_once():
@@ -95,13 +97,18 @@ BLOCK = {"width": 8, "exponent_width": 8, "exponent_bias": 127, "block_size": (1
     [
         ("minifloat_ieee", MINIFLOAT | {"width": 5}, MINIFLOAT | {"width": 4}),
         ("minifloat_denorm", MINIFLOAT | {"width": 6}, MINIFLOAT | {"width": 5}),
-        ("minifloat_ieee", MINIFLOAT | {"exponent_bias": -113},
-         MINIFLOAT | {"exponent_bias": -114}),
+        ("minifloat_ieee", MINIFLOAT | {"exponent_bias": -113}, MINIFLOAT | {"exponent_bias": -114}),
         ("minifloat_ieee", MINIFLOAT | {"exponent_bias": 164}, MINIFLOAT | {"exponent_bias": 165}),
-        ("minifloat_ieee", MINIFLOAT | {"width": 16, "exponent_width": 8},
-         MINIFLOAT | {"width": 16, "exponent_width": 9}),
-        ("block_minifloat", {"width": 5, "exponent_width": 4, "block_size": [1]},
-         {"width": 4, "exponent_width": 4, "block_size": [1]}),
+        (
+            "minifloat_ieee",
+            MINIFLOAT | {"width": 16, "exponent_width": 8},
+            MINIFLOAT | {"width": 16, "exponent_width": 9},
+        ),
+        (
+            "block_minifloat",
+            {"width": 5, "exponent_width": 4, "block_size": [1]},
+            {"width": 4, "exponent_width": 4, "block_size": [1]},
+        ),
         ("log", {"width": 2}, {"width": 1}),
         ("log", {"width": 12}, {"width": 13}),
         ("block_log", {"width": 8, "block_size": (1, 4)}, {"width": 9, "block_size": (1, 4)}),
@@ -112,13 +119,11 @@ BLOCK = {"width": 8, "exponent_width": 8, "exponent_bias": 127, "block_size": (1
         ("mxfp", {"exponent_width": 4, "frac_width": 3}, {"exponent_width": 4, "frac_width": 2}),
         ("mxfp", {"exponent_width": 1, "frac_width": 2}, {"exponent_width": 2, "frac_width": 2}),
         ("mxint_hardware", {"width": 8, "parallelism": [1, 4]}, {"width": 8, "parallelism": [4]}),
-        ("mxint_hardware", {"width": 2, "parallelism": [1, 4]},
-         {"width": 1, "parallelism": [1, 4]}),
-        ("mxint_hardware", {"width": 32, "parallelism": [1, 4]},
-         {"width": 33, "parallelism": [1, 4]}),
+        ("mxint_hardware", {"width": 2, "parallelism": [1, 4]}, {"width": 1, "parallelism": [1, 4]}),
+        ("mxint_hardware", {"width": 32, "parallelism": [1, 4]}, {"width": 33, "parallelism": [1, 4]}),
         ("integer", {"width": 8}, {"width": 8, "block_size": [0]}),
     ],
-)  # fmt: skip
+)
 def test_that_formats_that_cannot_be_are_told_from_those_that_can(scheme, possible, never):
     assert impossible(scheme, possible) == ""
     assert impossible(scheme, never).startswith(scheme)
@@ -127,9 +132,8 @@ def test_that_formats_that_cannot_be_are_told_from_those_that_can(scheme, possib
 def test_that_elements_are_those_of_the_mx_specification_and_one_more_of_four_bits():
     pairs = [(e, f) for e in range(1, 6) for f in range(1, 4)]
     known = {
-        f"E{e}M{f}" for e, f in pairs
-        if impossible("mxfp", {"exponent_width": e, "frac_width": f}) == ""
-    }  # fmt: skip
+        f"E{e}M{f}" for e, f in pairs if impossible("mxfp", {"exponent_width": e, "frac_width": f}) == ""
+    }
     # FP8, FP6 and FP4 of OCP Microscaling Formats v1.0.
     assert known == {"E4M3", "E5M2", "E2M3", "E3M2", "E2M1"} | {"E1M2"}
 

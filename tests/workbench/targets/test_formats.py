@@ -27,9 +27,7 @@ def test_that_each_target_takes_its_own_first_config():
         choice = target.complete(TargetChoice(id=target.variants[0].id))
         assert target.refusal(choice, first, "global") == ""
         others = [t for t in TARGETS if t is not target]
-        assert all(
-            target.refusal(choice, PRESETS_BY_ID[t.first_config].config, "global") for t in others
-        )
+        assert all(target.refusal(choice, PRESETS_BY_ID[t.first_config].config, "global") for t in others)
 
 
 @for_each(
@@ -50,10 +48,7 @@ def test_that_each_target_takes_its_own_first_config():
             {"scheme": "block_log", "width": 4, "exponent_bias_width": 8, "block_size": [0]},
             "blocks without elements",
         ),
-        (
-            {"scheme": "mxint_hardware", "width": 8, "exponent_width": 4, "parallelism": [4]},
-            "two numbers",
-        ),
+        ({"scheme": "mxint_hardware", "width": 8, "exponent_width": 4, "parallelism": [4]}, "two numbers"),
         ({"scheme": "nvfp4", "kind": "io"}, "not to inputs and outputs"),
     ],
 )
@@ -118,12 +113,7 @@ def test_that_patterns_fit_whole_names_of_nodes_and_modules():
         ("minifloat_mx", {"exponent_width": 5, "frac_width": 2}, (64, 64), 8.0),
         ("lutnet", {}, (64, 64), 1.0),
         ("binary_residual", {"binary_training": False}, (64, 64), 32.0),
-        (
-            "mxint_hardware",
-            {"width": 8, "exponent_width": 4, "parallelism": [2, 4]},
-            (3, 8, 8),
-            8.5,
-        ),
+        ("mxint_hardware", {"width": 8, "exponent_width": 4, "parallelism": [2, 4]}, (3, 8, 8), 8.5),
         ("mxint_hardware", {"width": 8, "exponent_width": 4, "parallelism": [2, 4]}, (8, 8), 8.5),
     ],
 )
@@ -179,8 +169,14 @@ def test_that_the_formats_take_neither_plug_ins_nor_inputs_and_outputs():
     fitting = FormatConfig(scheme="integer", parameters={"width": 8, "frac_width": 4})
     assert FORMATS.refusal(CHOICE, fitting, "global") == ""
     assert FORMATS.refusal(CHOICE, None, "module_name") == ""
-    for config, kind in ((own, "global"), (fitting, "finder"), (None, "quantizer"), (None, "io"),
-                         (fitting, "io"), (A8W8, "module_name")):  # fmt: skip
+    for config, kind in (
+        (own, "global"),
+        (fitting, "finder"),
+        (None, "quantizer"),
+        (None, "io"),
+        (fitting, "io"),
+        (A8W8, "module_name"),
+    ):
         assert FORMATS.refusal(CHOICE, config, kind), (config, kind)
     graph = GraphSnapshot("float", (), ())
     assert FORMATS.check(CHOICE) == FORMATS.forecast(CHOICE, graph, (), ()) == []

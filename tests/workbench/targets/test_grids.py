@@ -16,9 +16,9 @@ from workbench.targets.formats.values import placed
 
 RNG = np.random.default_rng(5)
 # Values of every magnitude that the formats below have, and beyond.
-VALUES = np.concatenate([
-    RNG.choice((-1.0, 1.0), 600) * 2.0 ** RNG.uniform(-18, 12, 600), RNG.normal(0, 2, 200), [0.0]
-])  # fmt: skip
+VALUES = np.concatenate(
+    [RNG.choice((-1.0, 1.0), 600) * 2.0 ** RNG.uniform(-18, 12, 600), RNG.normal(0, 2, 200), [0.0]]
+)
 
 
 def on(scheme, rows, **parameters):
@@ -80,24 +80,20 @@ def floats(exponents, fraction, bias):
     """Return the values of floats: subnormal ones with exponent field 0, no infinity, no NaN."""
     parts = range(2**fraction)
     small = [m * 2.0 ** (1 - bias - fraction) for m in parts]
-    return both_signs([
-        *small,
-        *((1 + m / 2**fraction) * 2.0 ** (e - bias) for e in range(1, 2**exponents) for m in parts),
-    ])  # fmt: skip
+    return both_signs(
+        [*small, *((1 + m / 2**fraction) * 2.0 ** (e - bias) for e in range(1, 2**exponents) for m in parts)]
+    )
 
 
-@for_each(
-    ("width", "exponent", "bias"), [(8, 4, 7), (8, 4, None), (6, 3, 5), (5, 2, 0), (7, 2, None)]
-)
+@for_each(("width", "exponent", "bias"), [(8, 4, 7), (8, 4, None), (6, 3, 5), (5, 2, 0), (7, 2, None)])
 def test_that_minifloats_have_the_values_of_their_fields(width, exponent, bias):
     known = 2 ** (exponent - 1) - 1 if bias is None else bias
     fields = {"width": width, "exponent_width": exponent, "exponent_bias": bias}
     fraction = width - exponent - 1
     assert_on_grid("minifloat_ieee", floats(exponent, fraction, known), **fields)
-    grid = both_signs([
-        m / 2**fraction * 2.0 ** (e - known)
-        for e in range(2**exponent) for m in range(2**fraction)
-    ])  # fmt: skip
+    grid = both_signs(
+        [m / 2**fraction * 2.0 ** (e - known) for e in range(2**exponent) for m in range(2**fraction)]
+    )
     assert_on_grid("minifloat_denorm", grid, **fields)
 
 
@@ -147,8 +143,12 @@ def test_that_three_values_are_left_beyond_seven_tenths_of_the_mean(scaled):
     assert on("ternary", np.zeros((1, 4)), scaling_factor=scaled).tolist() == [[0.0] * 4]
 
 
-ROWS = [*(RNG.normal(0, 2.0**k, 4) for k in range(-20, 16)), np.zeros(4), np.array([4.0, 1, 0, -3]),
-        np.array([4.0, 2.0**-5, 0.01, -3])]  # fmt: skip
+ROWS = [
+    *(RNG.normal(0, 2.0**k, 4) for k in range(-20, 16)),
+    np.zeros(4),
+    np.array([4.0, 1, 0, -3]),
+    np.array([4.0, 2.0**-5, 0.01, -3]),
+]
 
 
 def exponent_of(row):
@@ -190,8 +190,7 @@ def test_that_mx_integers_of_the_hardware_have_an_exponent_in_twos_complement(wi
         top = exponent_of(row)
         power = min(max(-9999 if top is None else top, -half), half - 1)
         wanted = in_steps(row, 2.0 ** (power + 2 - width), -most, most - 1)
-        found = on("mxint_hardware", [row], width=width, exponent_width=exponent,
-                   parallelism=[1, 4])  # fmt: skip
+        found = on("mxint_hardware", [row], width=width, exponent_width=exponent, parallelism=[1, 4])
         assert found.tolist() == [wanted]
 
 
@@ -220,12 +219,24 @@ def test_that_minifloats_of_a_block_share_a_bias(width, exponent, bits):
     for row in ROWS:
         shared = exponent_of(row)
         if shared is None:
-            assert not on("block_minifloat", [row], width=width, exponent_width=exponent,
-                          exponent_bias_width=bits, block_size=[1, 4]).any()  # fmt: skip
+            assert not on(
+                "block_minifloat",
+                [row],
+                width=width,
+                exponent_width=exponent,
+                exponent_bias_width=bits,
+                block_size=[1, 4],
+            ).any()
             continue
         bias = min(max(top - shared, 0), 2**bits - 1)
-        found = on("block_minifloat", [row], width=width, exponent_width=exponent,
-                   exponent_bias_width=bits, block_size=[1, 4])  # fmt: skip
+        found = on(
+            "block_minifloat",
+            [row],
+            width=width,
+            exponent_width=exponent,
+            exponent_bias_width=bits,
+            block_size=[1, 4],
+        )
         np.testing.assert_array_equal(found[0], nearest(row, floats(exponent, fraction, bias)))
 
 

@@ -25,17 +25,21 @@ DYNAMIC = PRESETS_BY_ID["int8-dyn"].config
 def path(tmp_path):
     made = tmp_path / "net.qwb"
     (tmp_path / "net.pt2").write_bytes(b"x")
-    assert main(["new", str(made), "--model", "net.pt2", "--target", "nnpa",
-                 "--option", "activations=sym"]) == 0  # fmt: skip
+    assert (
+        main(["new", str(made), "--model", "net.pt2", "--target", "nnpa", "--option", "activations=sym"]) == 0
+    )
     return made
 
 
 def test_that_a_new_project_has_all_options_and_the_first_config(path):
     project = store.load(path)
     assert project.target.options == {
-        "activations": "sym", "weights": "sym", "op_types": "MatMul", "rewrite_gemm": True,
+        "activations": "sym",
+        "weights": "sym",
+        "op_types": "MatMul",
+        "rewrite_gemm": True,
         "reading": "nnpa",
-    }  # fmt: skip
+    }
     assert [rule.config for rule in project.rules] == ["int8-dyn"]
 
 

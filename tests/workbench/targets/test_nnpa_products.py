@@ -84,11 +84,14 @@ def test_that_the_shape_of_a_bias_that_does_not_fit_is_told():
 @for_each(
     ("op", "cause"),
     [
-        ("aten.conv2d.default", "convolution"), ("aten.lstm.input", "recurrent"),
-        ("aten.gru.input", "recurrent"), ("aten.einsum.default", "einsum"),
+        ("aten.conv2d.default", "convolution"),
+        ("aten.lstm.input", "recurrent"),
+        ("aten.gru.input", "recurrent"),
+        ("aten.einsum.default", "einsum"),
         ("aten.scaled_dot_product_attention.default", "attention"),
-        ("aten.relu.default", "other-operator"), ("my.conv", "other-operator"),
+        ("aten.relu.default", "other-operator"),
+        ("my.conv", "other-operator"),
     ],
-)  # fmt: skip
+)
 def test_that_an_operator_that_is_no_product_is_told_why(op, cause):
     assert why_never(op).cause == cause

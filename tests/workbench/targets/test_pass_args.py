@@ -13,27 +13,40 @@ from workbench.project.rules import ModuleRef, NodeRef, resolve
 from workbench.targets.formats.pass_args import parse, pass_args_of, read_args, taken, toml_of
 
 INTEGER = {
-    "name": "integer", "data_in_width": 8, "data_in_frac_width": 3, "weight_width": 8,
-    "weight_frac_width": 4, "bias_width": 8, "bias_frac_width": 5,
-}  # fmt: skip
+    "name": "integer",
+    "data_in_width": 8,
+    "data_in_frac_width": 3,
+    "weight_width": 8,
+    "weight_frac_width": 4,
+    "bias_width": 8,
+    "bias_frac_width": 5,
+}
 BLOCK = {
     "name": "block_fp",
     **{
         f"{operand}_{name}": value
         for operand in ("data_in", "weight", "bias")
         for name, value in (
-            ("width", 7), ("exponent_width", 8), ("exponent_bias", 127), ("block_size", [1, 16]),
+            ("width", 7),
+            ("exponent_width", 8),
+            ("exponent_bias", 127),
+            ("block_size", [1, 16]),
         )
     },
-}  # fmt: skip
+}
 BY_TYPE = {
-    "by": "type", "default": {"config": {"name": None}},
-    "linear": {"config": INTEGER}, "add": {"config": BLOCK}, "relu": {"config": {"name": None}},
-}  # fmt: skip
+    "by": "type",
+    "default": {"config": {"name": None}},
+    "linear": {"config": INTEGER},
+    "add": {"config": BLOCK},
+    "relu": {"config": {"name": None}},
+}
 BY_PATTERN = {
-    "by": "regex_name", "default": {"config": INTEGER},
-    "blk_0": {"config": {"name": None}}, r"blk_\d+": {"config": BLOCK},
-}  # fmt: skip
+    "by": "regex_name",
+    "default": {"config": INTEGER},
+    "blk_0": {"config": {"name": None}},
+    r"blk_\d+": {"config": BLOCK},
+}
 
 
 def project():
@@ -57,18 +70,18 @@ ROUND = {
     "integer": {"width": 8, "frac_width": None},
     "fixed": {"width": 8, "frac_width": 3, "data_out_width": 8, "data_out_frac_width": 2},
     "logicnets": {"width": 2, "frac_width": 1, "data_out_width": 4, "data_out_frac_width": 1},
-    "binary": {"bipolar": False}, "binary_residual": {"levels": 3, "binary_training": False},
+    "binary": {"bipolar": False},
+    "binary_residual": {"levels": 3, "binary_training": False},
     "ternary": {"scaling_factor": False, "mean": 0.1},
     "minifloat_ieee": {"width": 8, "exponent_width": 4, "exponent_bias": None},
     "minifloat_denorm": {"width": 8, "exponent_width": 4, "exponent_bias": 7},
     "log": {"width": 8, "exponent_bias": 128},
     "block_fp": {"width": 7, "exponent_width": 8, "block_size": [1, 16]},
-    "block_minifloat": {"width": 8, "exponent_width": 4, "exponent_bias_width": 4,
-                        "block_size": [16]},
+    "block_minifloat": {"width": 8, "exponent_width": 4, "exponent_bias_width": 4, "block_size": [16]},
     "block_log": {"width": 8, "exponent_bias_width": 4, "block_size": [16]},
     "lutnet": {"k": 3, "levels": 2, "in_dim": 32},
     "mxint_hardware": {"width": 12, "exponent_width": 4, "parallelism": [2, 4]},
-}  # fmt: skip
+}
 
 
 @for_each("scheme", ROUND)
@@ -94,16 +107,8 @@ def test_that_lutnet_is_written_with_the_keys_the_pass_asks_for():
     ("scheme", "parameters", "code"),
     [
         ("integer", {"width": 8, "frac_width": 4, "floor": True}, "mase-parameter-dropped"),
-        (
-            "integer",
-            {"width": 8, "frac_width": 4, "weight_is_signed": False},
-            "mase-parameter-dropped",
-        ),
-        (
-            "integer",
-            {"width": 8, "frac_width": 4, "data_out_width": 8},
-            "mase-output-format-not-supported",
-        ),
+        ("integer", {"width": 8, "frac_width": 4, "weight_is_signed": False}, "mase-parameter-dropped"),
+        ("integer", {"width": 8, "frac_width": 4, "data_out_width": 8}, "mase-output-format-not-supported"),
         ("logicnets", {"width": 8, "frac_width": 4}, "mase-output-format-missing"),
         ("binary_residual", {"means": [0.7, 0.3]}, "mase-parameter-dropped"),
         ("block_fp", {**ROUND["block_fp"], "skip_first_dim": True}, "mase-parameter-dropped"),
@@ -130,8 +135,9 @@ def test_that_json_toml_and_a_python_dict_say_the_same(text):
 
 def test_that_the_first_pattern_of_a_file_wins_and_default_is_for_the_rest():
     modules = [ModuleRef("", "N"), ModuleRef("blk.0", "L"), ModuleRef("blk.1", "L")]
-    nodes = [NodeRef(f"linear_{i}", "aten.linear.default", (modules[0], m))
-             for i, m in enumerate(modules[1:])]  # fmt: skip
+    nodes = [
+        NodeRef(f"linear_{i}", "aten.linear.default", (modules[0], m)) for i, m in enumerate(modules[1:])
+    ]
     nodes.append(NodeRef("relu", "aten.relu.default", (modules[0],)))
     found = imported(BY_PATTERN).project
     labels = resolve(found, modules, nodes).nodes
@@ -154,30 +160,30 @@ def test_that_the_form_of_mase_is_taken_on_demand():
 
 def test_that_unknown_keys_are_told_with_their_place_and_left_out():
     args = {
-        "by": "type", "report": True, "silu": {"config": INTEGER},
+        "by": "type",
+        "report": True,
+        "silu": {"config": INTEGER},
         "linear": {"config": {**INTEGER, "weight_widht": 3, "floor": True}, "extra": 1},
-    }  # fmt: skip
+    }
     found = imported(args)
     assert [note.where.id for note in found.notes] == [
-        "pass_args.report", "pass_args.silu", "pass_args.linear.extra",
-        "pass_args.linear.config.weight_widht", "pass_args.linear.config.floor",
-    ]  # fmt: skip
+        "pass_args.report",
+        "pass_args.silu",
+        "pass_args.linear.extra",
+        "pass_args.linear.config.weight_widht",
+        "pass_args.linear.config.floor",
+    ]
     assert [rule.match for rule in found.project.rules] == ["aten.linear.default"]
 
 
 def test_that_a_bypassed_entry_and_one_of_the_data_alone_are_taken():
     data = {"name": "integer", "data_in_width": 8, "data_in_frac_width": 3}
-    args = {"by": "type", "linear": {"config": {**INTEGER, "bypass": True}},
-            "relu": {"config": data}}  # fmt: skip
+    args = {"by": "type", "linear": {"config": {**INTEGER, "bypass": True}}, "relu": {"config": data}}
     found = imported(args).project
     rules = {rule.match: rule for rule in found.rules}
     assert found.config_of(rules["aten.linear.default"]) is None
-    assert rules["aten.relu.default"].config.parameters == {
-        "data_in_width": 8,
-        "data_in_frac_width": 3,
-    }
-    for config in ({"name": "integer", "weight_width": 8, "weight_frac_width": 3},
-                   {**data, "bias_width": 8}):  # fmt: skip
+    assert rules["aten.relu.default"].config.parameters == {"data_in_width": 8, "data_in_frac_width": 3}
+    for config in ({"name": "integer", "weight_width": 8, "weight_frac_width": 3}, {**data, "bias_width": 8}):
         with pytest.raises(WorkbenchError) as caught:
             imported({"by": "type", "linear": {"config": config}})
         assert set(caught.value.codes) == {"format-parameter-missing"}

@@ -31,9 +31,10 @@ def test_that_what_is_supported_or_off_stays_and_what_has_no_config_is_switched_
     project, conversions = convert_rules(edits.revise(make_project(), rules=RULES), choice)
     first = target_of("nnpa").first_config
     assert {c.name: (c.before, c.after) for c in conversions} == {
-        "Whole model": ("a8w8", first), "Inputs and outputs": ("a8w8", OFF),
+        "Whole model": ("a8w8", first),
+        "Inputs and outputs": ("a8w8", OFF),
         "head": ("a16w8", first),
-    }  # fmt: skip
+    }
     by_id = {rule.id: rule for rule in project.rules}
     assert by_id["r4"] == RULES[3]
     assert by_id["r5"] == RULES[4]

@@ -28,24 +28,46 @@ DEFAULTS = {
     "log": ({"width": 8}, {"exponent_bias": None}),
     "binary": ({}, SIGNS),
     "binary_residual": ({}, {**SIGNS, **TREE, "residual_sign": True, "binary_training": True}),
-    "ternary": ({}, {"width": None, "scaling_factor": True, "mean": None, "median": None,
-                     "max": None, "maximum": None, "threshold": None}),
-    "block_fp": ({"width": 8, "exponent_width": 8, "block_size": (1, 2)},
-                 {"exponent_bias": None, "skip_first_dim": None}),
-    "block_minifloat": ({"width": 8, "exponent_width": 4, "exponent_bias_width": 8,
-                         "block_size": (1, 2)}, {"skip_first_dim": None}),
-    "block_log": ({"width": 4, "exponent_bias_width": 8, "block_size": (1, 2)},
-                  {"skip_first_dim": None}),
+    "ternary": (
+        {},
+        {
+            "width": None,
+            "scaling_factor": True,
+            "mean": None,
+            "median": None,
+            "max": None,
+            "maximum": None,
+            "threshold": None,
+        },
+    ),
+    "block_fp": (
+        {"width": 8, "exponent_width": 8, "block_size": (1, 2)},
+        {"exponent_bias": None, "skip_first_dim": None},
+    ),
+    "block_minifloat": (
+        {"width": 8, "exponent_width": 4, "exponent_bias_width": 8, "block_size": (1, 2)},
+        {"skip_first_dim": None},
+    ),
+    "block_log": ({"width": 4, "exponent_bias_width": 8, "block_size": (1, 2)}, {"skip_first_dim": None}),
     "mxint_hardware": ({"width": 8, "exponent_width": 8, "parallelism": (1, 2)}, {}),
     "logicnets": ({"width": 8, "frac_width": 3}, {"is_signed": True}),
-    "lutnet": ({}, {"width": None, "frac_width": None, **TREE, "k": 2, "binarization_level": 1,
-                    "input_expanded": True, "in_dim": None}),
+    "lutnet": (
+        {},
+        {
+            "width": None,
+            "frac_width": None,
+            **TREE,
+            "k": 2,
+            "binarization_level": 1,
+            "input_expanded": True,
+            "in_dim": None,
+        },
+    ),
     "mxint": ({"width": 8}, MX),
     "mxfp": ({"exponent_width": 4, "frac_width": 3}, {"width": None, **MX}),
     "nvfp4": ({}, {"block_size": 16, "block_dim": None}),
-    "minifloat_mx": ({"exponent_width": 4, "frac_width": 3},
-                     {"is_finite": True, "round_mode": "rn"}),
-}  # fmt: skip
+    "minifloat_mx": ({"exponent_width": 4, "frac_width": 3}, {"is_finite": True, "round_mode": "rn"}),
+}
 
 
 def given(scheme, **parameters):
@@ -67,8 +89,7 @@ def test_that_parameters_that_are_left_out_have_their_defaults():
         ("integer", {"width": 1, "frac_width": -64}),
         ("flexround", {"width": 1, "frac_width": -64}),
         ("minifloat_ieee", {"width": 1, "exponent_width": 1, "exponent_bias": -1100}),
-        ("block_minifloat", {"width": 1, "exponent_width": 1, "exponent_bias_width": 1,
-                             "block_size": (-1,)}),
+        ("block_minifloat", {"width": 1, "exponent_width": 1, "exponent_bias_width": 1, "block_size": (-1,)}),
         ("binary_residual", {"levels": 1}),
         ("mxint_hardware", {"width": 1, "exponent_width": 1, "parallelism": (1,)}),
         ("lutnet", {"levels": 1, "k": 1, "binarization_level": 0}),
@@ -77,7 +98,7 @@ def test_that_parameters_that_are_left_out_have_their_defaults():
         ("nvfp4", {"block_size": 1, "block_dim": -8}),
         ("minifloat_mx", {"exponent_width": 1, "frac_width": 1}),
     ],
-)  # fmt: skip
+)
 def test_that_a_parameter_may_be_as_small_as_this_and_no_smaller(scheme, least):
     assert given(scheme, **least).items() >= least.items()
     for name, value in least.items():
@@ -114,6 +135,4 @@ def test_that_only_some_formats_are_for_arrays_alone_or_no_format_of_mase():
             if target.refusal(choice, config, "global"):
                 refused.add((scheme, mase))
     arrays = {"scale_integer", "flexround", "minifloat_mx"}
-    assert refused == {(name, mase) for name in arrays for mase in (False, True)} | {
-        ("nvfp4", True)
-    }
+    assert refused == {(name, mase) for name in arrays for mase in (False, True)} | {("nvfp4", True)}

@@ -83,8 +83,7 @@ def test_that_a_block_has_the_product_of_its_sizes(sizes, block):
 def test_that_a_larger_block_keeps_less_of_a_tensor_with_tails():
     counts = 1e6 * np.exp(-np.abs(np.linspace(-12, 12, 512)))
     found = [
-        predicted("mxint", Histogram(counts, -12.0, 12.0), width=6, block_size=n).sqnr_db
-        for n in (4, 64)
+        predicted("mxint", Histogram(counts, -12.0, 12.0), width=6, block_size=n).sqnr_db for n in (4, 64)
     ]
     assert found[0] > found[1] + 3
 

@@ -15,13 +15,7 @@ from workbench.project.board_files import board_file
 from workbench.project.model import TargetChoice
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import memory_use
-from workbench.targets.ethos_u.vela_ini import (
-    ini_path,
-    load,
-    parse,
-    section_for_vela,
-    text_for_vela,
-)
+from workbench.targets.ethos_u.vela_ini import ini_path, load, parse, section_for_vela, text_for_vela
 
 SYSTEM = """[System_Config.Mine]
 core_clock=400e6
@@ -104,25 +98,35 @@ def test_that_velas_names_are_refused_beside_an_own_file(folder):
     [
         ("", "vela-config-section-missing", "System_Config"),
         (SYSTEM, "vela-config-section-missing", "Memory_Mode"),
-        (SYSTEM.replace("core_clock=400e6\n", "") + MODES, "vela-config-value-invalid",
-         "core_clock"),
-        (SYSTEM.replace("Sram_clock_scale=0.5\n", "") + MODES, "vela-config-value-invalid",
-         "Sram_clock_scale"),
+        (SYSTEM.replace("core_clock=400e6\n", "") + MODES, "vela-config-value-invalid", "core_clock"),
+        (
+            SYSTEM.replace("Sram_clock_scale=0.5\n", "") + MODES,
+            "vela-config-value-invalid",
+            "Sram_clock_scale",
+        ),
         (SYSTEM.replace("400e6", "nan") + MODES, "vela-config-value-invalid", "core_clock=nan"),
         (SYSTEM.replace("OffChipFlash\n", "Tape\n") + MODES, "vela-config-value-invalid", "Tape"),
-        (SYSTEM + MODES.replace("arena_mem_area=Axi0\n", ""), "vela-config-value-invalid",
-         "[Memory_Mode.Flash]"),
-        (SYSTEM + MODES.replace("const_mem_area=Axi1", "const_mem_area=Sram"),
-         "vela-config-value-invalid", "const_mem_area=Sram"),
-        (SYSTEM + MODES.replace("Memory_Mode.Flash\narena", "Memory_Mode.None\narena"),
-         "vela-config-value-invalid", "[Memory_Mode.None]"),
-        (SYSTEM + MODES + "arena_cache_size=lots\n", "vela-config-value-invalid",
-         "arena_cache_size=lots"),
+        (
+            SYSTEM + MODES.replace("arena_mem_area=Axi0\n", ""),
+            "vela-config-value-invalid",
+            "[Memory_Mode.Flash]",
+        ),
+        (
+            SYSTEM + MODES.replace("const_mem_area=Axi1", "const_mem_area=Sram"),
+            "vela-config-value-invalid",
+            "const_mem_area=Sram",
+        ),
+        (
+            SYSTEM + MODES.replace("Memory_Mode.Flash\narena", "Memory_Mode.None\narena"),
+            "vela-config-value-invalid",
+            "[Memory_Mode.None]",
+        ),
+        (SYSTEM + MODES + "arena_cache_size=lots\n", "vela-config-value-invalid", "arena_cache_size=lots"),
         (SYSTEM.replace(".Mine", ".") + MODES, "vela-config-section-missing", "System_Config"),
         ("core_clock=1\n", "vela-config-invalid", "mine.ini"),
         (SYSTEM + SYSTEM + MODES, "vela-config-invalid", "mine.ini"),
     ],
-)  # fmt: skip
+)
 def test_that_what_is_missing_or_wrong_is_said_with_its_section_and_a_hint(text, code, named):
     with pytest.raises(WorkbenchError) as caught:
         parse(text, "mine.ini")
@@ -150,9 +154,7 @@ def test_that_the_name_of_the_file_changes_no_key_and_its_content_does(folder, t
     path = write_project(folder / "project")
 
     def key(name):
-        project = edits.set_target(
-            store.load(path), TARGET.complete(choice(f"../{name}"), path.parent)
-        )
+        project = edits.set_target(store.load(path), TARGET.complete(choice(f"../{name}"), path.parent))
         return plan(project, path.parent, Cache(tmp_path / "cache")).key("lower")
 
     (folder / "other name.ini").write_text(SYSTEM + MODES)

@@ -34,9 +34,12 @@ def environment(tmp_path):
 
 
 WHOLE = {
-    "torch": "2.13.0", "torchao": "0.18.0", "executorch": "1.4.1", "ethos_u_vela": "5.1.0",
+    "torch": "2.13.0",
+    "torchao": "0.18.0",
+    "executorch": "1.4.1",
+    "ethos_u_vela": "5.1.0",
     "tosa_tools": "2026.5.0",
-}  # fmt: skip
+}
 # An interpreter that is this one with other packages.
 _RUN = """
 sys.path[:] = [entry for entry in sys.path if "site-packages" not in entry] + ["{site}"]

@@ -27,9 +27,7 @@ def test_that_the_own_toolchain_is_proven_and_has_no_problem():
 
 def test_that_a_missing_toolchain_blocks_and_says_what_the_project_was_made_with(environment):
     registry.add("other", environment())
-    project = edits.set_toolchain(
-        make_project(), "sdk", "ExecuTorch 1.4.1, torch 2.13.0, Vela 5.0.0"
-    )
+    project = edits.set_toolchain(make_project(), "sdk", "ExecuTorch 1.4.1, torch 2.13.0, Vela 5.0.0")
     (info,) = choice.problems(project)
     assert info.code == "toolchain-missing"
     assert "ExecuTorch 1.4.1" in info.message
@@ -89,9 +87,7 @@ OWN = {
 }
 
 
-def test_that_setting_a_toolchain_notes_its_versions_and_an_unknown_one_is_refused(
-    environment, tmp_path
-):
+def test_that_setting_a_toolchain_notes_its_versions_and_an_unknown_one_is_refused(environment, tmp_path):
     registry.add("sdk", environment())
     opened = api.OpenProject(make_project(), tmp_path)
     changed = api.set_settings(opened, {"toolchain": "sdk"}).project

@@ -45,8 +45,7 @@ def test_that_an_engine_takes_its_own_packages_for_those_of_its_toolchain(monkey
 
 
 @pytest.mark.parametrize(
-    ("versions", "named"),
-    [({"executorch": None}, "executorch"), ({"ethos_u_vela": None}, "ethos-u-vela")],
+    ("versions", "named"), [({"executorch": None}, "executorch"), ({"ethos_u_vela": None}, "ethos-u-vela")]
 )
 def test_that_an_environment_without_a_tool_is_refused_by_its_name(environment, versions, named):
     with pytest.raises(WorkbenchError, match=named) as caught:

@@ -7,22 +7,9 @@ from pathlib import Path
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QHBoxLayout,
-    QSizePolicy,
-    QSplitter,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
-from ui.features.accuracy.comparison_view import (
-    LOWEST_BARS_PX,
-    SIGNS,
-    ComparisonView,
-    TokenTableModel,
-)
+from ui.features.accuracy.comparison_view import LOWEST_BARS_PX, SIGNS, ComparisonView, TokenTableModel
 from ui.shared.figure_cards import FigureCards
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import ElidedLabel, Label, literal
@@ -47,13 +34,7 @@ from workbench.analysis.error_sources import error_path, largest_sources
 from workbench.analysis.gate import limit_words
 from workbench.errors import Place
 from workbench.ids import StageId
-from workbench.results import (
-    EXAMPLE_ONLY,
-    ConvertResult,
-    EvaluateResult,
-    TensorQuality,
-    VerifyResult,
-)
+from workbench.results import EXAMPLE_ONLY, ConvertResult, EvaluateResult, TensorQuality, VerifyResult
 from workbench.targets import has_stage
 
 NO_QUALITY = "Evaluate to compare the quantized model with the float model."
@@ -68,8 +49,7 @@ _BARS = (
     ("Path of the error", "SQNR [dB]", _SQNR),
 )
 PATH_TIP = (
-    "From an input to the output with the lowest SQNR: at each operation, the input with the "
-    "lowest SQNR"
+    "From an input to the output with the lowest SQNR: at each operation, the input with the lowest SQNR"
 )
 _WIDE_PX = 1280
 
@@ -87,8 +67,10 @@ class AccuracyPanel(ResultPanel):
         self.frames["verify"] = StageFrame("Comparison", NO_VERIFY, self._make_verify, self)
         self.parts = SplitOrTabs(
             (("Quantized model", self.frames["evaluate"]), ("Program", self.frames["verify"])),
-            (1, 1), _WIDE_PX, self,
-        )  # fmt: skip
+            (1, 1),
+            _WIDE_PX,
+            self,
+        )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.addWidget(self.parts)
@@ -219,9 +201,8 @@ class AccuracyPanel(ResultPanel):
         self.token_table = FigureView("Tokens", self.tokens, split)
         self.pages = Tabs(split)
         self.pages.add_pages(
-            ("Tensors", self.table), ("Worst samples", self.sample_table),
-            ("Tokens", self.token_table),
-        )  # fmt: skip
+            ("Tensors", self.table), ("Worst samples", self.sample_table), ("Tokens", self.token_table)
+        )
         # A splitter keeps the room of what is hidden later until its next layout.
         self.reading_table.hide()
         self.output_table.hide()
@@ -283,18 +264,16 @@ class AccuracyPanel(ResultPanel):
         shown, is_sorted = self.bars_shown.currentIndex(), self.worst_first.isChecked()
         self.worst_first.setVisible(shown != PATH_BARS)
         values = [
-            (None if t.added_share is None else 100.0 * t.added_share)
-            if shown == ADDED_BARS else t.sqnr_db
+            (None if t.added_share is None else 100.0 * t.added_share) if shown == ADDED_BARS else t.sqnr_db
             for t in self._tensors
-        ]  # fmt: skip
+        ]
         figures = np.asarray([np.nan if v is None else v for v in values], np.float64)
         self._order = list(range(figures.size))
         graph = self.context.model_index.snapshot
         if shown == PATH_BARS:
             self._order = list(error_path(graph, self._tensors)) if graph is not None else []
         elif is_sorted:
-            self._order = np.argsort(-figures if shown == ADDED_BARS else figures,
-                                     kind="stable").tolist()  # fmt: skip
+            self._order = np.argsort(-figures if shown == ADDED_BARS else figures, kind="stable").tolist()
         order = "worst first" if is_sorted and shown != PATH_BARS else "in program order"
         self.bars.set_label("bottom", f"tensors, {order}")
         self.bars.set_label("left", _BARS[shown][1])
@@ -309,9 +288,7 @@ class AccuracyPanel(ResultPanel):
         if shown == ADDED_BARS and sources:
             worst = sources[0]
             module = f" in {worst.module}" if worst.module else ""
-            return (
-                f"{worst.tensor}{module} adds {percent(worst.added_share)} of the error; {origin}"
-            )
+            return f"{worst.tensor}{module} adds {percent(worst.added_share)} of the error; {origin}"
         if shown == PATH_BARS and self._order:
             ends = (self._tensors[self._order[end]].tensor for end in (0, -1))
             return f"From {next(ends)} to {next(ends)}, SQNR against float; {origin}"

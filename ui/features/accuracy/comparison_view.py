@@ -35,9 +35,8 @@ _TOKENS: tuple[Column[TokenStep], ...] = (
 )
 _CHANCES: tuple[Column[TokenStep], ...] = (
     Column("Float", lambda r: percent(r.chance_float), lambda r: r.chance_float, CHANCE),
-    Column("Quantized", lambda r: percent(r.chance_quantized), lambda r: r.chance_quantized,
-           CHANCE),
-)  # fmt: skip
+    Column("Quantized", lambda r: percent(r.chance_quantized), lambda r: r.chance_quantized, CHANCE),
+)
 READ_COLUMNS: tuple[Column[TokenStep], ...] = (
     *_TOKENS,
     Column("KL", lambda r: figure(r.kl_quantized), lambda r: r.kl_quantized, DIVERGENCE),
@@ -45,13 +44,21 @@ READ_COLUMNS: tuple[Column[TokenStep], ...] = (
 )
 VERIFIED_COLUMNS: tuple[Column[TokenStep], ...] = (
     *_TOKENS,
-    Column("KL", lambda r: figure(r.kl_integer), lambda r: r.kl_integer,
-           "KL divergence of the NPU output from the float model [nats]"),
-    Column("Max LSB", lambda r: DASH if r.max_lsb is None else str(r.max_lsb),
-           lambda r: r.max_lsb, "Maximum difference from the quantized model"),
+    Column(
+        "KL",
+        lambda r: figure(r.kl_integer),
+        lambda r: r.kl_integer,
+        "KL divergence of the NPU output from the float model [nats]",
+    ),
+    Column(
+        "Max LSB",
+        lambda r: DASH if r.max_lsb is None else str(r.max_lsb),
+        lambda r: r.max_lsb,
+        "Maximum difference from the quantized model",
+    ),
     *_CHANCES,
     Column("Integer", lambda r: percent(r.chance_integer), lambda r: r.chance_integer, CHANCE),
-)  # fmt: skip
+)
 
 
 def _tip(row: TokenStep) -> str:
@@ -92,9 +99,7 @@ class ComparisonView(QWidget):
         self.note.setObjectName("Hint")
         self.cards = FigureCards(self)
         self.readings = ReadingTableModel(self)
-        self.reading_table = FigureView(
-            "Arithmetic models over the same samples", self.readings, self
-        )
+        self.reading_table = FigureView("Arithmetic models over the same samples", self.readings, self)
         self.outputs = OutputTableModel(self)
         self.output_table = FigureView("Program outputs", self.outputs, self)
         self.integers = IntegerTableModel(self)
@@ -155,9 +160,8 @@ class ComparisonView(QWidget):
         self.log.clicked.connect(self.differences.set_log)
         self.pages = Tabs(self)
         self.pages.add_pages(
-            ("Tensors", self.integer_table), ("Outputs", self.output_table),
-            ("Tokens", self.token_table),
-        )  # fmt: skip
+            ("Tensors", self.integer_table), ("Outputs", self.output_table), ("Tokens", self.token_table)
+        )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 0)
         layout.setSpacing(6)

@@ -49,12 +49,16 @@ from workbench.targets.ethos_u.efficiency import efficiency_text
 PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
     Column("Product", lambda r: r.origin or r.node),
     Column("Operation", lambda r: r.op),
-    Column("int8", lambda r: "yes" if r.quantized else "no", lambda r: int(r.quantized),
-           "Predicted from the compiler's source code"),
+    Column(
+        "int8",
+        lambda r: "yes" if r.quantized else "no",
+        lambda r: int(r.quantized),
+        "Predicted from the compiler's source code",
+    ),
     Column("Reason", lambda r: r.reason or DASH),
     Column("Module", lambda r: r.module or DASH),
     Column("Name in the file", lambda r: r.node),
-)  # fmt: skip
+)
 
 
 class ProductTableModel(FigureTableModel[ExportedProduct]):
@@ -79,8 +83,13 @@ class ExportView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.products = ProductTableModel(self)
-        self.table = FigureView("Matrix products", self.products, self, widest_px=_REASON_PX,
-                                empty="The model has no matrix products.")  # fmt: skip
+        self.table = FigureView(
+            "Matrix products",
+            self.products,
+            self,
+            widest_px=_REASON_PX,
+            empty="The model has no matrix products.",
+        )
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.commands = QPlainTextEdit(self)
         self.commands.setReadOnly(True)
@@ -115,9 +124,10 @@ class ExportView(QWidget):
     def choose(self, nodes: frozenset[str], *, ours: bool) -> None:
         """Select the rows of operations. ``ours`` is whether this panel selected them."""
         rows = [
-            row for row in range(self.products.rowCount())
+            row
+            for row in range(self.products.rowCount())
             if (product := self.products.row_at(row)) and product.origin in nodes
-        ]  # fmt: skip
+        ]
         if not ours or set(rows) != set(self.table.chosen_rows()):
             self.table.choose_rows(rows, reveal=not ours)
 
@@ -135,14 +145,26 @@ def export_cards(value: ExportedModel) -> list[Card]:
     asked = DASH if check.quantized is None else str(check.quantized)
     by = check.compiler or "off"
     return [
-        Card("int8 products", f"{value.quantized} of {total}", "predicted",
-             "Matrix products that the compiler quantizes, according to its source code"),
+        Card(
+            "int8 products",
+            f"{value.quantized} of {total}",
+            "predicted",
+            "Matrix products that the compiler quantizes, according to its source code",
+        ),
         Card("Compiler", asked, by, check.sentence),
-        Card("Rewritten", count(value.rewritten), "counted",
-             "Gemm nodes whose weight is now transposed in the file"),
-        Card("Model", size(value.bytes), "measured: the file",
-             f"ONNX opset {value.opset}, IR {value.ir_version}, {value.nodes} operations"),
-    ]  # fmt: skip
+        Card(
+            "Rewritten",
+            count(value.rewritten),
+            "counted",
+            "Gemm nodes whose weight is now transposed in the file",
+        ),
+        Card(
+            "Model",
+            size(value.bytes),
+            "measured: the file",
+            f"ONNX opset {value.opset}, IR {value.ir_version}, {value.nodes} operations",
+        ),
+    ]
 
 
 _CPU_REASON_PX = 900
@@ -240,19 +262,14 @@ class CostPanel(ResultPanel):
         if not self.has("lower"):
             return
         modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
-        indices = [
-            r.index for r in self._rows
-            if r.operation.module and inside(r.operation.module, modules)
-        ]  # fmt: skip
+        indices = [r.index for r in self._rows if r.operation.module and inside(r.operation.module, modules)]
         ours, table = selected.origin == self.panel_id, self.operation_table
         rows = [self.operations.shown_at(index) for index in indices]
         if not ours or set(rows) != set(table.chosen_rows()):
             table.choose_rows(rows, reveal=not ours)
         self.places.choose(selected.nodes, ours=ours)
         self.export.choose(chosen_nodes(selected, self.context.model_index), ours=ours)
-        self.bars.choose(
-            i for i, m in enumerate(self._modules) if _touches(m.module, modules)
-        )  # fmt: skip
+        self.bars.choose(i for i, m in enumerate(self._modules) if _touches(m.module, modules))
 
     def show_cpu(self) -> None:
         """Show the operators on the CPU."""
@@ -358,9 +375,7 @@ class CostPanel(ResultPanel):
         for_what = f"{value.target}, {value.system_config}, {value.memory_mode}"
         notes = [f"Estimated by Vela {value.vela_version} for {for_what}."]
         if value.saved_cycles():
-            notes.append(
-                f"Vela says {count(value.cycles_vela)} cycles, corrected {count(value.cycles)}."
-            )
+            notes.append(f"Vela says {count(value.cycles_vela)} cycles, corrected {count(value.cycles)}.")
         time = time_of(value)
         if value.placement:
             notes.append(f"Placement: {value.placement}.")
@@ -420,21 +435,27 @@ def cost_cards(value: LowerResult) -> list[Card]:
     corrected = ", corrected" if value.saved_cycles() else ""
     vela, origin = value.vela, f"estimated (Vela {value.vela_version}{corrected})"
     if not vela:
-        return [Card("On the NPU", "nothing", "counted", "No delegated operators"),
-                Card("Program", size(value.pte_bytes), "measured: the file")]  # fmt: skip
+        return [
+            Card("On the NPU", "nothing", "counted", "No delegated operators"),
+            Card("Program", size(value.pte_bytes), "measured: the file"),
+        ]
     most = " of the largest delegate" if len(vela) > 1 else ""
     where = f"{count(value.delegated_nodes)} NPU, {count(len(value.cpu_nodes))} CPU"
     return [
         Card("Cycles", count(value.cycles), origin, _cycles_text(value)),
         _time_card(value, origin),
         Card("SRAM", size(max(r.sram_bytes for r in vela)), origin, f"Peak{most}"),
-        Card("Constants", size(sum(r.flash_bytes for r in vela)), origin,
-             "Weights and commands in flash or DRAM"),
+        Card(
+            "Constants",
+            size(sum(r.flash_bytes for r in vela)),
+            origin,
+            "Weights and commands in flash or DRAM",
+        ),
         Card("MACs", count(sum(r.macs for r in vela)), origin, "Multiply-accumulates"),
         Card("Operators", where, "counted", "Operators by processor"),
         Card("Delegates", str(value.delegates), "counted", "Subgraphs that run on the NPU"),
         Card("Program", size(value.pte_bytes), "measured: the file", "Size of the .pte file"),
-    ]  # fmt: skip
+    ]
 
 
 def _time_card(value: LowerResult, origin: str) -> Card:
@@ -468,8 +489,13 @@ def _cycles_text(value: LowerResult) -> str:
 
 
 def _module_text(cost: ModuleCost) -> str:
-    return "\n".join((cost.name, f"{count(cost.cycles)} cycles, {percent(cost.share)} of all",
-                      f"{cost.operations} operations, estimated by Vela"))  # fmt: skip
+    return "\n".join(
+        (
+            cost.name,
+            f"{count(cost.cycles)} cycles, {percent(cost.share)} of all",
+            f"{cost.operations} operations, estimated by Vela",
+        )
+    )
 
 
 def _touches(module: str, modules: frozenset[str]) -> bool:

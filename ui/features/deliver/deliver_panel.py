@@ -44,9 +44,12 @@ COUNTED = "computed from the program"
 def part_colours(theme: Theme) -> dict[PartKind, str]:
     """Return the colour of each kind of part."""
     return {
-        "weights": theme.accent, "commands": theme.good, "borders": theme.bad,
-        "constants": theme.warning, "rest": theme.muted,
-    }  # fmt: skip
+        "weights": theme.accent,
+        "commands": theme.good,
+        "borders": theme.bad,
+        "constants": theme.warning,
+        "rest": theme.muted,
+    }
 
 
 class FilesView(QWidget):
@@ -73,18 +76,24 @@ class FilesView(QWidget):
         name = next((file.name for file in package.files if file.name.endswith(".pte")), "")
         colours = part_colours(theme)
         areas = [
-            Area(part.name, f"{size(part.bytes)}, {percent(part.bytes / total, 0)}",
-                 PART_KINDS[part.kind], part.bytes, colours[part.kind])
+            Area(
+                part.name,
+                f"{size(part.bytes)}, {percent(part.bytes / total, 0)}",
+                PART_KINDS[part.kind],
+                part.bytes,
+                colours[part.kind],
+            )
             for part in package.parts
-        ]  # fmt: skip
+        ]
         self.parts.render_areas(f"Parts of {name}", areas)
         self.parts.setVisible(bool(areas))
         self.heading.setVisible(bool(areas or package.note))
         self.heading.setText(
             f"{name}: {size(total)}, weights by module, NPU commands and the rest by size. "
             "Click weights to select their module."
-            if areas else package.note
-        )  # fmt: skip
+            if areas
+            else package.note
+        )
         self.files.set_look(theme, stale=stale)
 
 
@@ -123,15 +132,23 @@ class StepsView(QScrollArea):
         planned = " + ".join(size(b) for b in package.planned_bytes) or size(0)
         self.cards.render_cards(
             (
-                Card("Method pool", size(package.method_pool_bytes), COUNTED,
-                     f"{count(package.method_pool_bytes)} bytes for method structures"),
-                Card("Scratch pool", size(package.scratch_pool_bytes), COUNTED,
-                     f"{count(package.scratch_pool_bytes)} bytes for NPU scratch memory"),
-                Card("Planned buffers", planned, COUNTED,
-                     "Planned activations per memory"),
+                Card(
+                    "Method pool",
+                    size(package.method_pool_bytes),
+                    COUNTED,
+                    f"{count(package.method_pool_bytes)} bytes for method structures",
+                ),
+                Card(
+                    "Scratch pool",
+                    size(package.scratch_pool_bytes),
+                    COUNTED,
+                    f"{count(package.scratch_pool_bytes)} bytes for NPU scratch memory",
+                ),
+                Card("Planned buffers", planned, COUNTED, "Planned activations per memory"),
             ),
-            theme, stale=stale,
-        )  # fmt: skip
+            theme,
+            stale=stale,
+        )
         self._kernels = package.kernels
         self.copy.setVisible(bool(package.kernels))
         self._show_steps(package.steps)
@@ -249,9 +266,10 @@ class DeliverPanel(ResultPanel):
         self.note.document().setDocumentMargin(16)
         self.pages = Tabs(content)
         self.pages.add_pages(
-            ("Files", self.deliverables), ("What the firmware must do", self.steps),
+            ("Files", self.deliverables),
+            ("What the firmware must do", self.steps),
             ("Firmware note", self.note),
-        )  # fmt: skip
+        )
         self._arrange(buttons, content)
 
     def _arrange(self, buttons: QHBoxLayout, content: QWidget) -> None:
@@ -278,9 +296,7 @@ class DeliverPanel(ResultPanel):
         else:
             colours = {"right": theme.good, "differs": theme.bad}
             text = f"Compiled program {gate.sentence.rstrip('.')}."
-            self._show_answer(
-                self.verdict, text, _gate_lines(gate), colours.get(gate.verdict, theme.warning)
-            )
+            self._show_answer(self.verdict, text, _gate_lines(gate), colours.get(gate.verdict, theme.warning))
         if accuracy is None or accuracy.data is None:
             self._show_answer(self.accuracy, NOT_MEASURED, (), theme.muted)
         else:

@@ -6,14 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import (
-    QAbstractTableModel,
-    QModelIndex,
-    QObject,
-    QPersistentModelIndex,
-    Qt,
-    Signal,
-)
+from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QColor, QPainter, QPalette, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -62,9 +55,11 @@ class DeviceRow:
 
 
 def device_rows(
-    points: Sequence[SweepPoint], best: Sequence[int], present: TargetChoice | None,
+    points: Sequence[SweepPoint],
+    best: Sequence[int],
+    present: TargetChoice | None,
     board: Board | None = None,
-) -> list[DeviceRow]:  # fmt: skip
+) -> list[DeviceRow]:
     """Return the rows of a sweep; ``present`` is the project's complete target choice."""
     known = [point.totals for point in points if point.totals is not None]
     slowest = max((t.inference_ms for t in known), default=0.0) or 1.0
@@ -123,12 +118,14 @@ def describe_point(point: SweepPoint) -> str:
     lines = [point.target.id, option(point, "system_config"), option(point, "memory_mode")]
     if point.totals is None:
         return "\n".join([*lines, point.problem or "not estimated yet"])
-    return "\n".join([
-        *lines,
-        f"{milliseconds(point.totals.inference_ms)}, {count(point.totals.cycles_total)} cycles",
-        f"SRAM {size(point.totals.sram_bytes)}, constants {size(point.totals.flash_bytes)}",
-        *filter(None, [remark(point)]),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *lines,
+            f"{milliseconds(point.totals.inference_ms)}, {count(point.totals.cycles_total)} cycles",
+            f"SRAM {size(point.totals.sram_bytes)}, constants {size(point.totals.flash_bytes)}",
+            *filter(None, [remark(point)]),
+        ]
+    )
 
 
 def option(point: SweepPoint, name: str) -> str:
@@ -139,9 +136,7 @@ def option(point: SweepPoint, name: str) -> str:
     return size(value) if isinstance(value, int) else str(value)
 
 
-def _text(read: Callable[[VelaTotals], float], text: Callable[[float], str]) -> Callable[
-    [DeviceRow], str
-]:  # fmt: skip
+def _text(read: Callable[[VelaTotals], float], text: Callable[[float], str]) -> Callable[[DeviceRow], str]:
     return lambda row: text(read(row.point.totals)) if row.point.totals else DASH
 
 
@@ -152,26 +147,54 @@ def _value(read: Callable[[VelaTotals], float]) -> Callable[[DeviceRow], float |
 DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
     Column("Device", lambda r: f"{r.point.target.id}{'  (current)' if r.is_present else ''}"),
     Column("Memory mode", lambda r: option(r.point, "memory_mode")),
-    Column("Time", _text(lambda t: t.inference_ms, milliseconds), _value(lambda t: t.inference_ms),
-           "Cycles divided by the clock of the system configuration, estimated by Vela",
-           lambda r: r.time_share),
-    Column("SRAM [KiB]", _text(lambda t: t.sram_bytes, lambda v: kib(int(v))),
-           _value(lambda t: t.sram_bytes), "Peak, estimated by Vela", lambda r: r.sram_share),
-    Column("Cycles", _text(lambda t: t.cycles_total, count), _value(lambda t: t.cycles_total),
-           "Estimated by Vela"),
-    Column("Constants [KiB]", _text(lambda t: t.flash_bytes, lambda v: kib(int(v))),
-           _value(lambda t: t.flash_bytes), "Weights and commands, estimated by Vela"),
-    Column("Best", lambda r: r.best_in, None,
-           "In what the point is the best. Trade-off: no other point is at least as good in time, "
-           "SRAM and constants"),
-    Column("Board", lambda r: r.on_board or DASH, None,
-           "Whether the program fits the project's board: NPU, memory mode and SRAM"),
+    Column(
+        "Time",
+        _text(lambda t: t.inference_ms, milliseconds),
+        _value(lambda t: t.inference_ms),
+        "Cycles divided by the clock of the system configuration, estimated by Vela",
+        lambda r: r.time_share,
+    ),
+    Column(
+        "SRAM [KiB]",
+        _text(lambda t: t.sram_bytes, lambda v: kib(int(v))),
+        _value(lambda t: t.sram_bytes),
+        "Peak, estimated by Vela",
+        lambda r: r.sram_share,
+    ),
+    Column(
+        "Cycles",
+        _text(lambda t: t.cycles_total, count),
+        _value(lambda t: t.cycles_total),
+        "Estimated by Vela",
+    ),
+    Column(
+        "Constants [KiB]",
+        _text(lambda t: t.flash_bytes, lambda v: kib(int(v))),
+        _value(lambda t: t.flash_bytes),
+        "Weights and commands, estimated by Vela",
+    ),
+    Column(
+        "Best",
+        lambda r: r.best_in,
+        None,
+        "In what the point is the best. Trade-off: no other point is at least as good in time, "
+        "SRAM and constants",
+    ),
+    Column(
+        "Board",
+        lambda r: r.on_board or DASH,
+        None,
+        "Whether the program fits the project's board: NPU, memory mode and SRAM",
+    ),
     Column("SRAM limit", lambda r: option(r.point, "arena_cache_bytes")),
     Column("Optimise", lambda r: option(r.point, "optimise")),
     Column("System configuration", lambda r: option(r.point, "system_config")),
-    Column("Remark", lambda r: r.point.problem or remark(r.point),
-           meaning="Reason why a point was skipped, or a remark"),
-)  # fmt: skip
+    Column(
+        "Remark",
+        lambda r: r.point.problem or remark(r.point),
+        meaning="Reason why a point was skipped, or a remark",
+    ),
+)
 
 
 class DeviceTableModel(FigureTableModel[DeviceRow]):
@@ -304,10 +327,7 @@ class _Cells(QStyledItemDelegate):
     """Paints cell colours, which the stylesheet would otherwise cover."""
 
     def paint(
-        self,
-        painter: QPainter,
-        option: QStyleOptionViewItem,
-        index: QModelIndex | QPersistentModelIndex,
+        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
     ) -> None:
         colour = index.data(Qt.ItemDataRole.BackgroundRole)
         rect = option.rect.adjusted(1, 1, -1, -1)

@@ -10,14 +10,7 @@ import pyqtgraph as pg
 from pydantic import JsonValue
 from PySide6.QtCore import QModelIndex, QPointF, Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QLineEdit,
-    QPushButton,
-    QSplitter,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QLineEdit, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.devices.device_map import (
     FIGURES,
@@ -69,9 +62,7 @@ class DevicePlot(Chart):
     dot_chosen = Signal(int)
 
     def __init__(self, describe: Callable[[int], str], parent: QWidget | None = None) -> None:
-        super().__init__(
-            "Time and SRAM of devices", "peak SRAM [KiB]", "time [ms]", parent, is_log=True,
-        )  # fmt: skip
+        super().__init__("Time and SRAM of devices", "peak SRAM [KiB]", "time [ms]", parent, is_log=True)
         self.points: tuple[DevicePoint, ...] = ()
         self._describe = describe
         self._chosen: frozenset[int] = frozenset()
@@ -138,10 +129,7 @@ class DevicePlot(Chart):
             self.dot_chosen.emit(nearest)
 
 
-NOTHING = (
-    "Estimates every device and memory mode with Vela. The program is compiled once per device "
-    "family."
-)
+NOTHING = "Estimates every device and memory mode with Vela. The program is compiled once per device family."
 NO_POINTS = "Press Estimate to compare cycles, time and memory of the devices."
 _FAMILY, _ALL, _PRESENT = "Devices of this family", "All devices", "This device"
 # Columns with bars, and the least width of table and plot side by side.
@@ -189,9 +177,7 @@ class DevicesPanel(Panel):
         """Put the plot below the table where the panel is narrow."""
         super().resizeEvent(event)
         is_wide = self.width() >= _WIDE_PX
-        self._split.setOrientation(
-            Qt.Orientation.Horizontal if is_wide else Qt.Orientation.Vertical
-        )
+        self._split.setOrientation(Qt.Orientation.Horizontal if is_wide else Qt.Orientation.Vertical)
 
     def refresh(self) -> None:
         self.operator_support.refresh()
@@ -248,8 +234,10 @@ class DevicesPanel(Panel):
             return {}
         present = project.target.id
         asked: dict[str, list[JsonValue]] = {
-            _ALL: ["all"], _FAMILY: [present.rpartition("-")[0]], _PRESENT: [present],
-        }  # fmt: skip
+            _ALL: ["all"],
+            _FAMILY: [present.rpartition("-")[0]],
+            _PRESENT: [present],
+        }
         axes: dict[str, JsonValue] = {}
         if self.configs.currentIndex() == 1:
             axes["system_config"] = ["all"]
@@ -374,8 +362,7 @@ class DevicesPanel(Panel):
         point = self._chosen
         if point is not None:
             self.context.document.apply(
-                f"Set target to {point.target.id}",
-                lambda project: edits.set_target(project, point.target),
+                f"Set target to {point.target.id}", lambda project: edits.set_target(project, point.target)
             )
 
 

@@ -37,9 +37,7 @@ LEFT_COLUMNS: tuple[Column[CpuOperatorRow], ...] = (
 
 def cpu_rows(placement: Placement) -> list[CpuOperatorRow]:
     """Return the unsupported operators of all devices."""
-    return [
-        CpuOperatorRow(device.kind, node) for device in placement.devices for node in device.cpu
-    ]
+    return [CpuOperatorRow(device.kind, node) for device in placement.devices for node in device.cpu]
 
 
 class PlacementTableModel(FigureTableModel[CpuOperatorRow]):

@@ -92,10 +92,7 @@ class FormatsPanel(Panel):
 
     def render_selection(self, selected: Selected) -> None:
         nodes = chosen_nodes(selected, self.context.model_index)
-        indices = [
-            index for index, row in enumerate(self._rows)
-            if {row.node, row.tensor.origin} & nodes
-        ]  # fmt: skip
+        indices = [index for index, row in enumerate(self._rows) if {row.node, row.tensor.origin} & nodes]
         if indices and self.tensor.currentIndex() not in indices:
             self.tensor.setCurrentIndex(indices[0])
             self._take_present()
@@ -185,9 +182,7 @@ class FormatsPanel(Panel):
         config = FIRST
         if row is not None and row.tensor.format:
             fields = json.loads(row.tensor.format)
-            config = FormatConfig(
-                **{k: fields[k] for k in FormatConfig.model_fields if k in fields}
-            )
+            config = FormatConfig(**{k: fields[k] for k in FormatConfig.model_fields if k in fields})
         self._is_own = False
         self.form.render_config(config, self._refusal)
 
@@ -231,9 +226,7 @@ class FormatsPanel(Panel):
     def _show_state(self) -> None:
         """Show whether the histograms are those of the present configuration."""
         session = self.context.session
-        is_outdated = bool(self._rows) and session.former("calibrate") != session.result(
-            "calibrate"
-        )
+        is_outdated = bool(self._rows) and session.former("calibrate") != session.result("calibrate")
         self.banner.render_stage(session.stage("calibrate"))
         self.banner.setVisible(is_outdated)
         self.chart.set_stale(is_outdated)
@@ -266,9 +259,7 @@ class FormatsPanel(Panel):
         from workbench.project import edits
 
         config = self.form.config
-        self.context.document.apply(
-            f"Save preset {name}", lambda p: edits.save_preset(p, name, config)
-        )
+        self.context.document.apply(f"Save preset {name}", lambda p: edits.save_preset(p, name, config))
 
     def _on_apply(self) -> None:
         selected, assigner = self.context.selection.value, self.context.assigner
@@ -291,7 +282,5 @@ def _sentences(config: FormatConfig, role: Role, prediction: Prediction, bits: f
             f"the SQNR assumes independent neighbours."
         )
     if config.mase_compatible:
-        lines.append(
-            "Predicted for the reference definition; Evaluate uses the MASE implementation."
-        )
+        lines.append("Predicted for the reference definition; Evaluate uses the MASE implementation.")
     return "\n".join(lines)

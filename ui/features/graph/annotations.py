@@ -77,11 +77,16 @@ class Annotations(QObject):
         results = {stage: context.session.result(stage) for stage in STAGES}
         project = context.document.project
         request = OverlayRequest(
-            level, dict(files), {s: f for s, f in results.items() if f},
-            context.model_index.snapshot, context.model_index.resolution.nodes,
-            project.rules if project else (), self._dropped,
-            beside.results if beside else {}, self._configs(),
-        )  # fmt: skip
+            level,
+            dict(files),
+            {s: f for s, f in results.items() if f},
+            context.model_index.snapshot,
+            context.model_index.resolution.nodes,
+            project.rules if project else (),
+            self._dropped,
+            beside.results if beside else {},
+            self._configs(),
+        )
         self._asked += 1
         self._background.submit(TOPIC, partial(self._answer, self._asked, request))
 
@@ -99,9 +104,7 @@ class Annotations(QObject):
         mine = float_configs(model_index.snapshot, self._configs())
         nodes = model_index.snapshot.nodes_by_id
         self._view.surface.set_chips({i: e.chip for i, e in mine.items()}, wishes_of(mine))
-        self._view.surface.set_tooltips(
-            {i: why(e, project.rules, nodes[i].module) for i, e in mine.items()}
-        )
+        self._view.surface.set_tooltips({i: why(e, project.rules, nodes[i].module) for i, e in mine.items()})
 
     def _configs(self) -> Mapping[str, Effective]:
         """Return the configs as applied if they are known, else as the rules ask for."""

@@ -51,9 +51,7 @@ class Bookmarks(QObject):
         project = self._document.project
         return project.graph if project is not None else NOTHING
 
-    def render(
-        self, snapshot: GraphSnapshot | None, numbers: Mapping[str, Mapping[str, float]]
-    ) -> None:
+    def render(self, snapshot: GraphSnapshot | None, numbers: Mapping[str, Mapping[str, float]]) -> None:
         """Colour and count the hits of the saved searches in a graph."""
         hits: dict[str, tuple[int, ...]] = {}
         counts = []
@@ -81,17 +79,12 @@ class Bookmarks(QObject):
         if not name:
             return
         kept = here(self._view, name, level)
-        self._document.apply(
-            f"Add bookmark {name}", partial(graph_notes.keep_bookmark, bookmark=kept)
-        )
+        self._document.apply(f"Add bookmark {name}", partial(graph_notes.keep_bookmark, bookmark=kept))
 
     def ask_name(self, level: str) -> None:
         """Ask for a name and bookmark the present place."""
         proposed = f"Bookmark {len(self.notes.bookmarks) + 1}"
-        ask_text(
-            self._bar, "Bookmark", "Bookmark name", lambda name: self.bookmark(name, level),
-            [proposed],
-        )  # fmt: skip
+        ask_text(self._bar, "Bookmark", "Bookmark name", lambda name: self.bookmark(name, level), [proposed])
 
     def _fill(self) -> None:
         menu = self._bar.menus["bookmark"]
@@ -140,9 +133,15 @@ def here(view: GraphView, name: str, level: str) -> Bookmark:
         corner = view.surface.scene.rect(anchor).topLeft()
         dx, dy = dx - corner.x(), dy - corner.y()
     return Bookmark(
-        name=name, level=level, shape=view.groups.shape, expanded=tuple(sorted(position.expanded)),
-        scale=position.camera.scale, anchor=anchor, dx=dx, dy=dy,
-    )  # fmt: skip
+        name=name,
+        level=level,
+        shape=view.groups.shape,
+        expanded=tuple(sorted(position.expanded)),
+        scale=position.camera.scale,
+        anchor=anchor,
+        dx=dx,
+        dy=dy,
+    )
 
 
 def place_of(bookmark: Bookmark) -> Place:

@@ -7,16 +7,7 @@ from functools import partial
 from html import escape
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal, SignalInstance
-from PySide6.QtGui import (
-    QActionGroup,
-    QColor,
-    QIcon,
-    QKeyEvent,
-    QPainter,
-    QPixmap,
-    QResizeEvent,
-    QShowEvent,
-)
+from PySide6.QtGui import QActionGroup, QColor, QIcon, QKeyEvent, QPainter, QPixmap, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -264,9 +255,7 @@ class GraphSearch(QWidget):
         for name, button in self._buttons.items():
             button.setIcon(icon(name, theme.text))
 
-    def set_ground(
-        self, snapshot: GraphSnapshot | None, numbers: Mapping[str, Mapping[str, float]]
-    ) -> None:
+    def set_ground(self, snapshot: GraphSnapshot | None, numbers: Mapping[str, Mapping[str, float]]) -> None:
         """Set the graph to search, and its numbers per operation."""
         if snapshot is self._snapshot and numbers == self._numbers:
             return
@@ -428,8 +417,7 @@ class ToolRow(QWidget):
         for button in reversed(shown):
             size = button.sizeHint()
             right -= size.width()
-            button.setGeometry(right, (self.height() - size.height()) // 2,
-                               size.width(), size.height())  # fmt: skip
+            button.setGeometry(right, (self.height() - size.height()) // 2, size.width(), size.height())
             right -= _SPACING
         for number, tool in enumerate(self._tools):
             tool.setVisible(number < count)
@@ -475,11 +463,7 @@ SHAPES = (
     ("flat", "No grouping"),
 )
 FIRST_SHAPE = "folded"
-FLOWS = (
-    ("down", "Top to bottom"),
-    ("right", "Left to right"),
-    ("wrapped", "Wrapped into columns"),
-)
+FLOWS = (("down", "Top to bottom"), ("right", "Left to right"), ("wrapped", "Wrapped into columns"))
 
 
 class GraphBar(QWidget):
@@ -552,9 +536,7 @@ class GraphBar(QWidget):
         for suffix in ("png", "svg"):
             action = self.menus["save"].addAction(f"Save as {suffix.upper()}\u2026")
             action.triggered.connect(lambda _=False, s=suffix: self.picture_asked.emit(s))
-        for name, choices, asked in (
-            ("nest", SHAPES, self.shape_asked), ("flow", FLOWS, self.flow_asked)
-        ):  # fmt: skip
+        for name, choices, asked in (("nest", SHAPES, self.shape_asked), ("flow", FLOWS, self.flow_asked)):
             group = QActionGroup(self)
             for value, words in choices:
                 action = group.addAction(words)

@@ -49,10 +49,11 @@ class ComparisonPane(QFrame):
         self._buttons = {
             name: self._button(name, words)
             for name, words in (
-                ("up", "Previous difference"), ("down", "Next difference"),
+                ("up", "Previous difference"),
+                ("down", "Next difference"),
                 ("close", "Close comparison"),
             )
-        }  # fmt: skip
+        }
         self._buttons["up"].clicked.connect(lambda: self.step_asked.emit(-1))
         self._buttons["down"].clicked.connect(lambda: self.step_asked.emit(1))
         self._buttons["close"].clicked.connect(self.close_asked)
@@ -155,9 +156,7 @@ class Comparison(QObject):
         """The compared graph; None for none."""
         return self._other
 
-    def offer(
-        self, menu: QMenu, levels: Sequence[ComparedGraph], past: Sequence[ComparedGraph]
-    ) -> None:
+    def offer(self, menu: QMenu, levels: Sequence[ComparedGraph], past: Sequence[ComparedGraph]) -> None:
         """Fill a menu with other levels, and earlier runs of this level."""
         menu.clear()
         for other in levels:

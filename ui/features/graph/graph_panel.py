@@ -169,11 +169,7 @@ class GraphPanel(Panel):
         self._arrange()
         self.graph_files = GraphFiles(context.document, context.session, context.history)
         self.snapshots = SnapshotLoader(
-            self.graph_files,
-            lambda: context.model_index.snapshot,
-            self._background,
-            self._loader,
-            self,
+            self.graph_files, lambda: context.model_index.snapshot, self._background, self._loader, self
         )
         self.comparison = Comparison(self.view, self._splitter, self._background, self._loader)
         self.bookmarks = Bookmarks(context.document, self.view, self.bar)
@@ -418,9 +414,7 @@ class GraphPanel(Panel):
     def _fill_beside(self) -> None:
         """List the other levels, and earlier runs of this level."""
         files = self.graph_files.files
-        offers = [
-            ComparedGraph(f"{row.title} level", files[row.id]) for row in LEVELS if row.id in files
-        ]
+        offers = [ComparedGraph(f"{row.title} level", files[row.id]) for row in LEVELS if row.id in files]
         others = [other for other in offers if other.path != files.get(self.level)]
         self.comparison.offer(self.bar.menus["beside"], others, self.graph_files.past(self.level))
 

@@ -25,13 +25,7 @@ if TYPE_CHECKING:
     from workbench.graph.numbers_file import NumbersFile
     from workbench.project.model import Rule
     from workbench.project.rules import Effective
-    from workbench.results import (
-        EvaluateResult,
-        LowerResult,
-        PrepareResult,
-        SimulationResult,
-        VelaOperation,
-    )
+    from workbench.results import EvaluateResult, LowerResult, PrepareResult, SimulationResult, VelaOperation
 
 
 @dataclass(frozen=True)
@@ -49,11 +43,7 @@ LEVELS = (
     Level("export", "export", GRAPH_FILE, "Float", "The exported program"),
     Level("prepare", "prepare", GRAPH_FILE, "Prepared", "The program with observers"),
     Level(
-        "convert",
-        "convert",
-        GRAPH_FILE,
-        "Quantized",
-        "The program with quantize and dequantize operators",
+        "convert", "convert", GRAPH_FILE, "Quantized", "The program with quantize and dequantize operators"
     ),
     Level("lower", "lower", GRAPH_FILE, "Edge", "The compiled program, NPU parts as groups"),
     Level("device", "lower", DEVICE_GRAPH_FILE, "TOSA", "The NPU parts as TOSA, the input of Vela"),
@@ -149,10 +139,11 @@ def cost(rows: Sequence[CompiledRow], level: str, peak: int = 0) -> list[Measure
     """
     measures = []
     for name, title, how in (
-        ("cycles", "Cycles", "estimated"), ("macs", "MACs", "computed"),
+        ("cycles", "Cycles", "estimated"),
+        ("macs", "MACs", "computed"),
         ("staging_bytes", "SRAM [bytes]", "estimated"),
         ("external_cycles", "Cycles outside SRAM", "estimated"),
-    ):  # fmt: skip
+    ):
         amounts = [float(getattr(row.row, name)) for row in rows]
         values = _summed([row.owner for row in rows], amounts)
         exact = _summed([row.device for row in rows], amounts)
@@ -178,9 +169,7 @@ def _efficiency(rows: Sequence[CompiledRow], level: str) -> list[Measure]:
         return []
     shares = {place: _ratio(ideal[place], cycles[place], 100.0) for place in places}
 
-    def measure(
-        name: str, title: str, values: Mapping[str, dict[str, float]], merge: Merge
-    ) -> Measure:
+    def measure(name: str, title: str, values: Mapping[str, dict[str, float]], merge: Merge) -> Measure:
         exact = {DEVICE: values[DEVICE]} if values[DEVICE] else {}
         return Measure(name, title, "estimated", values[""], level, merge, False, exact=exact)
 
@@ -193,10 +182,11 @@ def _efficiency(rows: Sequence[CompiledRow], level: str) -> list[Measure]:
 def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) -> list[Measure]:
     """Return the measured cycles of each operation, and their excess over the estimate."""
     pairs = [
-        (row, traced_row) for row, traced_row in zip(rows, result.traced, strict=False)
+        (row, traced_row)
+        for row, traced_row in zip(rows, result.traced, strict=False)
         if (row.row.name, row.row.operator) == (traced_row.name, traced_row.operator)
         and traced_row.cycles is not None
-    ]  # fmt: skip
+    ]
     if not pairs:
         return []
 
@@ -206,8 +196,17 @@ def traced(result: SimulationResult, rows: Sequence[CompiledRow], level: str) ->
         values = _summed([row.owner for row, _ in pairs], amounts)
         exact = _summed([row.device for row, _ in pairs], amounts)
         log = False if middle is None else None
-        return Measure(name, title, "measured", values, level, merge, log, middle=middle,
-                       exact={DEVICE: exact} if exact else {})  # fmt: skip
+        return Measure(
+            name,
+            title,
+            "measured",
+            values,
+            level,
+            merge,
+            log,
+            middle=middle,
+            exact={DEVICE: exact} if exact else {},
+        )
 
     cycles = [traced_row.cycles or 0.0 for _, traced_row in pairs]
     more = [traced_row.difference or 0.0 for _, traced_row in pairs]
@@ -237,9 +236,7 @@ def _utilisation(measures: Sequence[Measure], peak: int) -> list[Measure]:
     return [Measure("use", title, "estimated", values, cycles.level, "highest", False, exact=exact)]
 
 
-def _ratio(
-    over: Mapping[str, float], under: Mapping[str, float], factor: float
-) -> dict[str, float]:
+def _ratio(over: Mapping[str, float], under: Mapping[str, float], factor: float) -> dict[str, float]:
     return {name: factor * value / under[name] for name, value in over.items() if under.get(name)}
 
 
@@ -259,9 +256,10 @@ def differences(mine: Sequence[Measure], others: Sequence[Measure]) -> list[Meas
         if values:
             title = f"{measure.title}, difference"
             rows.append(
-                Measure(f"{measure.id}_more", title, measure.how, values, measure.level, "farthest",
-                        middle=0.0)
-            )  # fmt: skip
+                Measure(
+                    f"{measure.id}_more", title, measure.how, values, measure.level, "farthest", middle=0.0
+                )
+            )
     return rows
 
 
@@ -404,16 +402,20 @@ class OverlayLoader:
         measures += [m for numbers in request.dropped for m in numbers_of(numbers, lineage, level)]
         _stop_if(outdated)
         nodes = request.applied
-        mine = (
-            float_configs(request.first, nodes) if level == FLOAT else chips(lineage, level, nodes)
-        )
+        mine = float_configs(request.first, nodes) if level == FLOAT else chips(lineage, level, nodes)
         known = lineage.levels[level].nodes_by_id if level in lineage.levels else {}
         tips = {i: why(e, request.rules, known[i].module) for i, e in mine.items() if i in known}
         return OverlayData(
-            level, lineage, {i: e.chip for i, e in mine.items()}, wishes_of(mine), tips,
-            reasons(prepared, lowered, lineage, level, request.nodes), rows,
-            {m.id: m for m in measures}, {m.id: m.at(level, lineage) for m in measures},
-        )  # fmt: skip
+            level,
+            lineage,
+            {i: e.chip for i, e in mine.items()},
+            wishes_of(mine),
+            tips,
+            reasons(prepared, lowered, lineage, level, request.nodes),
+            rows,
+            {m.id: m for m in measures},
+            {m.id: m.at(level, lineage) for m in measures},
+        )
 
     def _against(self, request: OverlayRequest, lineage: Lineage) -> list[Measure]:
         """Return the numbers of the compared run, matched by module."""
@@ -442,9 +444,7 @@ class OverlayLoader:
             self._lineage = Lineage(levels)
         return self._lineage
 
-    def _result(
-        self, kind: type[Result], folders: Mapping[str, Path], stage: StageId
-    ) -> Result | None:
+    def _result(self, kind: type[Result], folders: Mapping[str, Path], stage: StageId) -> Result | None:
         folder = folders.get(stage)
         if folder is None:
             return None
@@ -454,9 +454,7 @@ class OverlayLoader:
             return None
 
 
-def float_configs(
-    snapshot: GraphSnapshot | None, nodes: Mapping[str, Effective]
-) -> dict[str, Effective]:
+def float_configs(snapshot: GraphSnapshot | None, nodes: Mapping[str, Effective]) -> dict[str, Effective]:
     """Return the config of every operation of the float graph."""
     calls = [n.id for n in snapshot.nodes if n.kind == "call"] if snapshot else []
     return {node_id: nodes[node_id] for node_id in calls if node_id in nodes}
@@ -471,10 +469,17 @@ def numbers_of(numbers: NumbersFile, lineage: Lineage, level: str) -> list[Measu
         is_split = any(v < 0 for v in values.values()) and any(v > 0 for v in values.values())
         middle = 0.0 if is_split else None
         measures.append(
-            Measure(name, title, f"from {numbers.name}", dict(values), at,
-                    "highest" if middle is None else "farthest",
-                    None if middle is not None else False, middle=middle)
-        )  # fmt: skip
+            Measure(
+                name,
+                title,
+                f"from {numbers.name}",
+                dict(values),
+                at,
+                "highest" if middle is None else "farthest",
+                None if middle is not None else False,
+                middle=middle,
+            )
+        )
     return measures
 
 

@@ -119,9 +119,7 @@ class GraphSelection(QObject):
         text, scene = NOTHING, self._surface.scene
         if item is not None and scene is not None:
             is_known = item in scene.hierarchy.groups or item in scene.hierarchy.parent
-            text = (
-                ", ".join(lines(item, scene.hierarchy, self._surface.marks)) if is_known else item
-            )
+            text = ", ".join(lines(item, scene.hierarchy, self._surface.marks)) if is_known else item
         self._widget.setAccessibleDescription(text)
         event = QAccessibleEvent(self._widget, QAccessible.Event.DescriptionChanged)
         QAccessible.updateAccessibility(event)

@@ -115,9 +115,7 @@ class GraphSurface(QObject):
             self.marks.tooltips = tooltips
             self._remark()
 
-    def set_differences(
-        self, differences: Mapping[str, Difference], words: Mapping[str, str]
-    ) -> None:
+    def set_differences(self, differences: Mapping[str, Difference], words: Mapping[str, str]) -> None:
         """Mark added, removed and changed operations, with a description of the change."""
         self.marks.differences, self.marks.words = differences, words
         self._remark()
@@ -206,9 +204,18 @@ class GraphSurface(QObject):
         if self.scene is None:
             return None
         return Picture(
-            self.scene, self.camera, self.size(), self.marks, self.selected, self.current,
-            self.hovered, self._joints, self._origins, self._progress, strip=self.strip,
-        )  # fmt: skip
+            self.scene,
+            self.camera,
+            self.size(),
+            self.marks,
+            self.selected,
+            self.current,
+            self.hovered,
+            self._joints,
+            self._origins,
+            self._progress,
+            strip=self.strip,
+        )
 
     def area(self) -> QRectF:
         """Return the visible part of the scene."""

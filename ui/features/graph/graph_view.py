@@ -16,15 +16,7 @@ from PySide6.QtGui import (
     QResizeEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QMenu,
-    QRubberBand,
-    QToolButton,
-    QToolTip,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QRubberBand, QToolButton, QToolTip, QWidget
 
 from ui.features.graph.graph_groups import GraphGroups
 from ui.features.graph.graph_places import GraphPlaces
@@ -65,12 +57,8 @@ def context_menu(view: GraphView, item: str | None) -> QMenu:
             menu.addAction(f"Select all in {name}", partial(view.selection.choose_items, (parent,)))
         add_jumps(menu, view, item)
         menu.addSeparator()
-        menu.addAction(
-            "Select all ancestors\tAlt+Up", partial(view.selection.trace, forwards=False)
-        )
-        menu.addAction(
-            "Select all descendants\tAlt+Down", partial(view.selection.trace, forwards=True)
-        )
+        menu.addAction("Select all ancestors\tAlt+Up", partial(view.selection.trace, forwards=False))
+        menu.addAction("Select all descendants\tAlt+Down", partial(view.selection.trace, forwards=True))
         menu.addSeparator()
     if view.surface.selected:
         menu.addAction("Isolate selection\tI", view.groups.isolate_selection)
@@ -123,10 +111,7 @@ def _add_equal_blocks(menu: QMenu, view: GraphView, hierarchy: Hierarchy, item: 
     for words, blocks in (
         ("Select {} equal blocks in this group", hierarchy.twins(item)),
         ("Select {} equal blocks in the graph", alike_anywhere(hierarchy, item)),
-        (
-            "Select {} equal blocks with any shapes",
-            alike_anywhere(hierarchy, item, any_shape=True),
-        ),
+        ("Select {} equal blocks with any shapes", alike_anywhere(hierarchy, item, any_shape=True)),
     ):
         if len(blocks) > known:
             menu.addAction(words.format(len(blocks)), partial(view.selection.choose_items, blocks))
@@ -159,9 +144,7 @@ class ZoomButtons(QFrame):
         row = QHBoxLayout(self)
         row.setContentsMargins(2, 2, 2, 2)
         row.setSpacing(0)
-        self.smaller, self.scale, self.larger = (
-            self._button(text) for text in ("\u2212", "100 %", "+")
-        )
+        self.smaller, self.scale, self.larger = (self._button(text) for text in ("\u2212", "100 %", "+"))
         self.smaller.setToolTip("Zoom out (\u2212)")
         self.scale.setToolTip("Zoom to full size")
         self.larger.setToolTip("Zoom in (+)")
@@ -226,9 +209,7 @@ class GraphView(QWidget):
         self._band = QRubberBand(QRubberBand.Shape.Rectangle, self)
         self.zoom_buttons = ZoomButtons(self)
         self.zoom_buttons.zoomed.connect(self._zoom_middle)
-        self.zoom_buttons.reset_asked.connect(
-            lambda: self._zoom_middle(1.0 / self.surface.camera.scale)
-        )
+        self.zoom_buttons.reset_asked.connect(lambda: self._zoom_middle(1.0 / self.surface.camera.scale))
         around = QSizeF(2 * _BUTTONS_PX, 2 * _BUTTONS_PX)
         self.surface.corner = self.zoom_buttons.size().toSizeF() + around
         self.surface.scale_changed.connect(self.zoom_buttons.render_scale)
@@ -262,9 +243,7 @@ class GraphView(QWidget):
         if self.surface.scene is None or self._is_over_map(position):
             return None
         point = self.surface.camera.to_scene(position)
-        header = hit_header(
-            self.surface.scene, self.surface.area(), point, self.surface.camera.scale
-        )
+        header = hit_header(self.surface.scene, self.surface.area(), point, self.surface.camera.scale)
         return header or self.surface.scene.hit(point)
 
     def _brush_to(self, position: QPointF) -> None:
@@ -367,11 +346,7 @@ class GraphView(QWidget):
     def _click(self, position: QPointF, *, adds: bool) -> None:
         hit = self._hit(position)
         point = self.surface.camera.to_scene(position)
-        stub = (
-            self.surface.scene.stub_at(point)
-            if self.surface.scene is not None and hit is None
-            else None
-        )
+        stub = self.surface.scene.stub_at(point) if self.surface.scene is not None and hit is None else None
         if stub is not None and self.surface.camera.scale >= CLOSE:
             self._ask_end(stub[1], position)
         elif hit is None and not adds:
@@ -415,9 +390,7 @@ class GraphView(QWidget):
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-            self.surface.look(
-                self.surface.camera.panned(event.angleDelta().y() + event.angleDelta().x(), 0)
-            )
+            self.surface.look(self.surface.camera.panned(event.angleDelta().y() + event.angleDelta().x(), 0))
         else:
             factor = ZOOM_STEP ** event.angleDelta().y()
             position = event.position()

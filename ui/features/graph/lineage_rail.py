@@ -69,9 +69,7 @@ class LineageRail(QScrollArea):
         row.addStretch(1)
         here = body.findChild(QToolButton, HERE)
         self.setWidget(body)
-        self.setFixedHeight(
-            body.sizeHint().height() + self.horizontalScrollBar().sizeHint().height()
-        )
+        self.setFixedHeight(body.sizeHint().height() + self.horizontalScrollBar().sizeHint().height())
         self.setVisible(bool(self._stops))
         if here is not None:
             QTimer.singleShot(0, here, lambda: self.ensureWidgetVisible(here, AROUND_PX, 0))
@@ -178,18 +176,12 @@ def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, tit
     return Stop(title, text, f"{', '.join(nodes[:12])}\n{tip}", other)
 
 
-def _compiled(
-    roots: Collection[str], chosen: Collection[str], rows: Sequence[CompiledRow] | None
-) -> Stop:
+def _compiled(roots: Collection[str], chosen: Collection[str], rows: Sequence[CompiledRow] | None) -> Stop:
     """Return Vela's rows of the selected operations."""
     if rows is None:
         return Stop("Vela", "not run", "Not compiled yet.")
     mine = [row for row in rows if row.device in chosen] if chosen else []
-    how = (
-        "matched by the name of the TOSA operator"
-        if mine
-        else ("matched by TOSA operator or module")
-    )
+    how = "matched by the name of the TOSA operator" if mine else ("matched by TOSA operator or module")
     mine = mine or [row for row in rows if row.owner in roots]
     if not mine:
         tip = "No row in Vela's table: fused, removed or on the CPU."
@@ -209,7 +201,8 @@ def _source(lineage: Lineage, roots: Collection[str]) -> Iterator[Stop]:
         first = next(iter(lines))
         more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
         yield Stop(
-            "", first.partition(" ")[0] + more,
+            "",
+            first.partition(" ")[0] + more,
             "\n".join(list(lines)[:12]) + "\nClick to copy the location",
             f"{SOURCE}:{first.partition(' ')[0]}",
-        )  # fmt: skip
+        )

@@ -222,9 +222,7 @@ class Marks:
             return ""
         if item not in self._differences:
             counts = Counter(
-                self.differences[leaf]
-                for leaf in hierarchy.leaves(item)
-                if leaf in self.differences
+                self.differences[leaf] for leaf in hierarchy.leaves(item) if leaf in self.differences
             )
             parts = [(sign, counts[kind]) for kind, sign in SIGNS.items() if counts[kind]]
             self._differences[item] = " ".join(

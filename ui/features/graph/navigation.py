@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 JOINTS_SHOWN = 400
 TURNED = {
-    Qt.Key.Key_Right: Qt.Key.Key_Down, Qt.Key.Key_Left: Qt.Key.Key_Up,
-    Qt.Key.Key_Down: Qt.Key.Key_Right, Qt.Key.Key_Up: Qt.Key.Key_Left,
-}  # fmt: skip
+    Qt.Key.Key_Right: Qt.Key.Key_Down,
+    Qt.Key.Key_Left: Qt.Key.Key_Up,
+    Qt.Key.Key_Down: Qt.Key.Key_Right,
+    Qt.Key.Key_Up: Qt.Key.Key_Left,
+}
 
 
 def walk(scene: Scene, current: str | None, key: Qt.Key) -> str | None:

@@ -260,9 +260,7 @@ class BoxPainter:
             colour = QColor(self._palette.theme.precision_colour(chip.label))
             self._chip(painter, rect, chip.text, colour, chip.wish)
 
-    def _chip(
-        self, painter: QPainter, rect: QRectF, text: str, colour: QColor, wish: str = ""
-    ) -> None:
+    def _chip(self, painter: QPainter, rect: QRectF, text: str, colour: QColor, wish: str = "") -> None:
         """Paint a chip on the border of a box; a wish that was not applied is struck out."""
         static = self._palette.static_text(text, is_title=False)
         struck = self._palette.static_text(wish, is_title=False) if wish else None

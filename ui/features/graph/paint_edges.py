@@ -103,9 +103,7 @@ class EdgePainter:
         if picture.progress >= 1.0 or route.port:
             return line.points()
         flow = picture.scene.flow
-        ends = [
-            way_out(picture.rect(route.source), flow), way_in(picture.rect(route.target), flow)
-        ]  # fmt: skip
+        ends = [way_out(picture.rect(route.source), flow), way_in(picture.rect(route.target), flow)]
         return ends if not route.is_reversed else line.points()
 
     def _arrows(self, painter: QPainter, heads: list[tuple[QPointF, float]], flow: Flow) -> None:
@@ -123,9 +121,7 @@ class EdgePainter:
             painter.drawPolygon(QPolygonF([tip, *corners]))
         painter.setBrush(Qt.BrushStyle.NoBrush)
 
-    def _labels(
-        self, painter: QPainter, picture: Picture, starts: list[tuple[Route, list[QPointF]]]
-    ) -> None:
+    def _labels(self, painter: QPainter, picture: Picture, starts: list[tuple[Route, list[QPointF]]]) -> None:
         """Paint shapes and dtypes of tensors where lines leave their boxes."""
         labels: list[tuple[QPointF, QStaticText]] = []
         for route, points in starts:
@@ -155,9 +151,7 @@ class EdgePainter:
         for position, static in labels:
             painter.drawStaticText(position, static)
 
-    def _stub(
-        self, painter: QPainter, picture: Picture, route: Route, points: list[QPointF]
-    ) -> None:
+    def _stub(self, painter: QPainter, picture: Picture, route: Route, points: list[QPointF]) -> None:
         """Paint the two stubs of a line that is too long to draw."""
         start, end = points[0], points[-1]
         is_right = picture.scene.flow == "right"
@@ -175,9 +169,7 @@ class EdgePainter:
             )
             painter.setPen(self._palette.edge)
 
-    def _beginnings(
-        self, painter: QPainter, picture: Picture, stubs: list[tuple[Route, QPointF]]
-    ) -> None:
+    def _beginnings(self, painter: QPainter, picture: Picture, stubs: list[tuple[Route, QPointF]]) -> None:
         """Paint the labels of stubs below boxes."""
         painter.setFont(self._palette.small_font)
         painter.setPen(self._palette.muted)

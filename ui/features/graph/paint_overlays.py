@@ -154,9 +154,11 @@ class ChromePainter:
         across, down = rect.width() / scene.bounds.width(), rect.height() / scene.bounds.height()
         area = picture.area
         window = QRectF(
-            rect.x() + area.x() * across, rect.y() + area.y() * down,
-            max(area.width() * across, 4), max(area.height() * down, 4),
-        ).intersected(rect)  # fmt: skip
+            rect.x() + area.x() * across,
+            rect.y() + area.y() * down,
+            max(area.width() * across, 4),
+            max(area.height() * down, 4),
+        ).intersected(rect)
         painter.setPen(QPen(QColor(self._palette.theme.accent), 1.5))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRect(window)
@@ -175,9 +177,11 @@ class ChromePainter:
                 # Its children are too small here.
                 colour = QColor(self._palette.theme.border)
             small = QRectF(
-                rect.x() * across, rect.y() * down,
-                max(rect.width() * across, 1.5), max(rect.height() * down - 0.5, 1.0),
-            )  # fmt: skip
+                rect.x() * across,
+                rect.y() * down,
+                max(rect.width() * across, 1.5),
+                max(rect.height() * down - 0.5, 1.0),
+            )
             painter.fillRect(small, colour)
         painter.setPen(QColor(self._palette.theme.border))
         painter.drawRect(0, 0, pixmap.width() - 1, pixmap.height() - 1)

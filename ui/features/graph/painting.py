@@ -147,9 +147,13 @@ class Backing:
             ratio: Device pixels per logical pixel.
         """
         key = (
-            picture.scene.number, picture.marks.version, picture.selected, picture.joints,
-            picture.size.toTuple(), ratio,
-        )  # fmt: skip
+            picture.scene.number,
+            picture.marks.version,
+            picture.selected,
+            picture.joints,
+            picture.size.toTuple(),
+            ratio,
+        )
         if picture.progress < 1.0:
             self._camera = None
             self._graph.paint_scene(painter, picture)
@@ -237,9 +241,7 @@ class Backing:
         painter.fillRect(whole, QColor(self._graph.palette.theme.background))
         corner = now.to_window(QPointF(old.x, old.y))
         factor = now.scale / old.scale
-        painter.drawPixmap(
-            QRectF(corner, picture.size * factor), self._image, QRectF(self._image.rect())
-        )
+        painter.drawPixmap(QRectF(corner, picture.size * factor), self._image, QRectF(self._image.rect()))
         self._is_rough, self.is_due = True, True
 
 

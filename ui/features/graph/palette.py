@@ -19,21 +19,40 @@ TEXTS_KEPT = 20_000
 
 # Letters and colours of saved searches; the colours are Okabe and Ito's for
 # colour-blind users (2008).
-HITS = (
-    "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999",
-)  # fmt: skip
+HITS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999")
 
 LETTERS = "ABCDEFGH"
 
 _FAMILIES = {
-    "conv": "product", "linear": "product", "mm": "product", "matmul": "product",
-    "attention": "product", "bmm": "product", "embedding": "product",
-    "norm": "norm", "relu": "activation", "gelu": "activation", "sigmoid": "activation",
-    "tanh": "activation", "softmax": "activation", "silu": "activation", "hardswish": "activation",
-    "hardtanh": "activation", "elu": "activation", "pool": "pool", "mean": "pool", "max": "pool",
-    "add": "arithmetic", "mul": "arithmetic", "sub": "arithmetic", "div": "arithmetic",
-    "sum": "arithmetic", "cat": "arithmetic", "sqrt": "arithmetic", "pow": "arithmetic",
-}  # fmt: skip
+    "conv": "product",
+    "linear": "product",
+    "mm": "product",
+    "matmul": "product",
+    "attention": "product",
+    "bmm": "product",
+    "embedding": "product",
+    "norm": "norm",
+    "relu": "activation",
+    "gelu": "activation",
+    "sigmoid": "activation",
+    "tanh": "activation",
+    "softmax": "activation",
+    "silu": "activation",
+    "hardswish": "activation",
+    "hardtanh": "activation",
+    "elu": "activation",
+    "pool": "pool",
+    "mean": "pool",
+    "max": "pool",
+    "add": "arithmetic",
+    "mul": "arithmetic",
+    "sub": "arithmetic",
+    "div": "arithmetic",
+    "sum": "arithmetic",
+    "cat": "arithmetic",
+    "sqrt": "arithmetic",
+    "pow": "arithmetic",
+}
 # Muted colours: saturated ones are used for precision and overlays.
 _HUES = {"product": 215, "norm": 275, "activation": 35, "pool": 165, "arithmetic": 95}
 
@@ -100,11 +119,14 @@ class Palette:
         if name in _HUES:
             return QColor.fromHsl(_HUES[name], 90, 135 if theme.dark else 140)
         named = {
-            "input": theme.good, "output": theme.good, "delegate": theme.accent,
-            "control": theme.accent, "observer": theme.precision_colour("uint8"),
+            "input": theme.good,
+            "output": theme.good,
+            "delegate": theme.accent,
+            "control": theme.accent,
+            "observer": theme.precision_colour("uint8"),
             "quantize": theme.precision_colour("a8w8"),
             "dequantize": theme.precision_colour("a8w8"),
-        }  # fmt: skip
+        }
         return QColor(named.get(name, theme.muted))
 
     def static_text(self, text: str, *, is_title: bool) -> QStaticText:

@@ -115,10 +115,7 @@ SHORT = 45.0
 TOGGLE = 26.0
 # Offsets of stubs and their labels from the ends of a line; to the right at its start.
 STUB_BEFORE = QRectF(-130, -STUB_LENGTH - 10, 134, STUB_LENGTH + 8)
-STUB_AFTER = {
-    "down": QRectF(-4, 2, 134, STUB_LENGTH + 10),
-    "right": QRectF(0, -12, RIGHT_GAP, 24),
-}
+STUB_AFTER = {"down": QRectF(-4, 2, 134, STUB_LENGTH + 10), "right": QRectF(0, -12, RIGHT_GAP, 24)}
 
 Part = Literal["node", "group", "header", "toggle", "ports"]
 
@@ -143,9 +140,7 @@ def is_direct(points: tuple[Point, ...]) -> bool:
     """Return whether a line has no bends between its two rows."""
     if len(points) > 4:
         return False
-    return len(points) < 4 or (
-        _is_aligned(points[0], points[1]) and _is_aligned(points[2], points[3])
-    )
+    return len(points) < 4 or (_is_aligned(points[0], points[1]) and _is_aligned(points[2], points[3]))
 
 
 def _is_aligned(one: Point, other: Point) -> bool:
@@ -194,11 +189,7 @@ class Scene:
     def routes_of(self, item: str) -> Iterator[Route]:
         """Return the routes from or to an item inside its group, without those to its border."""
         inside = self.placement.insides[self.hierarchy.parent[item]]
-        return (
-            route
-            for route in inside.routes
-            if not route.port and item in (route.source, route.target)
-        )
+        return (route for route in inside.routes if not route.port and item in (route.source, route.target))
 
     def lines_between(self, source: str, target: str) -> list[Line]:
         """Return the lines from one item to another, with those through borders in between."""
@@ -313,10 +304,7 @@ class Scene:
     def items_in(self, area: QRectF) -> list[str]:
         """Return the operations and closed groups that touch an area."""
         return [
-            item
-            for cell in self.visible_cells(area)
-            for item, rect in cell.items
-            if rect.intersects(area)
+            item for cell in self.visible_cells(area) for item, rect in cell.items if rect.intersects(area)
         ]
 
     def frames_in(self, area: QRectF) -> list[str]:

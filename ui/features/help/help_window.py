@@ -7,14 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, QUrl
-from PySide6.QtGui import (
-    QDesktopServices,
-    QImage,
-    QKeySequence,
-    QShortcut,
-    QTextCursor,
-    QTextDocument,
-)
+from PySide6.QtGui import QDesktopServices, QImage, QKeySequence, QShortcut, QTextCursor, QTextDocument
 from PySide6.QtWidgets import (
     QHBoxLayout,
     QLineEdit,
@@ -33,8 +26,13 @@ from ui.shared.theme import Theme, icon
 from workbench.guide import GUIDE, INDEX, title
 
 _PATH = Qt.ItemDataRole.UserRole
-_TITLES = {"": "Guide", "howto": "How to", "user": "Panels and concepts",
-           "reference": "Reference", "dev": "For developers"}  # fmt: skip
+_TITLES = {
+    "": "Guide",
+    "howto": "How to",
+    "user": "Panels and concepts",
+    "reference": "Reference",
+    "dev": "For developers",
+}
 _WIDTH, _HEIGHT = 1000, 720
 _TREE_WIDTH = 260
 _MARGIN = 18
@@ -89,9 +87,7 @@ class HelpWindow(QWidget):
     def show_page(self, path: Path, fragment: str = "") -> None:
         """Show a page, at the heading with this anchor if one is given."""
         self._fragment = fragment
-        self.browser.setSource(
-            QUrl.fromLocalFile(str(path)), QTextDocument.ResourceType.MarkdownResource
-        )
+        self.browser.setSource(QUrl.fromLocalFile(str(path)), QTextDocument.ResourceType.MarkdownResource)
         self._scroll_soon()
 
     def titles(self) -> list[str]:
@@ -113,9 +109,7 @@ class HelpWindow(QWidget):
     def _lay_out(self, theme: Theme) -> None:
         self._buttons = [QToolButton(self) for _ in range(3)]
         steps = (self.browser.backward, self.browser.forward, lambda: self.show_page(INDEX))
-        for button, step, name in zip(
-            self._buttons, steps, ("Back", "Forward", "Contents"), strict=True
-        ):
+        for button, step, name in zip(self._buttons, steps, ("Back", "Forward", "Contents"), strict=True):
             button.setToolTip(literal(name))
             button.setAccessibleName(name)
             button.setAutoRaise(True)
@@ -148,9 +142,7 @@ class HelpWindow(QWidget):
             item.setToolTip(0, literal(title(page)))
 
     def _items(self) -> Iterator[QTreeWidgetItem]:
-        walker = QTreeWidgetItemIterator(
-            self.pages, QTreeWidgetItemIterator.IteratorFlag.NoChildren
-        )
+        walker = QTreeWidgetItemIterator(self.pages, QTreeWidgetItemIterator.IteratorFlag.NoChildren)
         while (item := walker.value()) is not None:
             yield item
             walker += 1
@@ -199,7 +191,4 @@ def _pages() -> list[Path]:
     """Return every page, contents first, folders behind the pages beside it."""
     files = sorted(GUIDE.rglob("*.md"), key=lambda p: (len(p.relative_to(GUIDE).parts), p))
     order = list(_TITLES)
-    return sorted(
-        files,
-        key=lambda p: (order.index(p.parent.name) if p.parent != GUIDE else 0, p != INDEX),
-    )
+    return sorted(files, key=lambda p: (order.index(p.parent.name) if p.parent != GUIDE else 0, p != INDEX))

@@ -25,13 +25,7 @@ from workbench.errors import Place, WorkbenchError
 from workbench.graph.snapshot import Node, TensorInfo
 from workbench.ids import StageId
 from workbench.project import edits
-from workbench.project.configs import (
-    IMPROVERS,
-    AnyConfig,
-    DynamicConfig,
-    PluginConfig,
-    QuantConfig,
-)
+from workbench.project.configs import IMPROVERS, AnyConfig, DynamicConfig, PluginConfig, QuantConfig
 from workbench.project.model import Project, Rule
 from workbench.targets import target_of
 
@@ -165,18 +159,19 @@ class InspectorPanel(Panel):
             ("Weights", _setting("model.weights", model.weights or "of the model")),
             ("Input shapes", _setting("model.input_shapes", shapes or "of the model")),
             ("Calibration", _setting("calibration.spec", data.spec if data else "example input")),
-            ("Evaluation",
-             _setting("evaluation.data.spec", own.spec if own else _without_data(project))),
-            ("Labels", _setting(f"{'evaluation.data' if own else 'calibration'}.labels",
-                                labels or "with the data, if any")),
+            ("Evaluation", _setting("evaluation.data.spec", own.spec if own else _without_data(project))),
+            (
+                "Labels",
+                _setting(
+                    f"{'evaluation.data' if own else 'calibration'}.labels", labels or "with the data, if any"
+                ),
+            ),
             ("Metric", _setting("evaluation.metric", project.evaluation.metric or "none")),
             ("Largest difference", _setting("gate.lsb", _limit(project.gate.lsb, "LSB"))),
             ("Lowest SQNR", _setting("gate.sqnr", _limit(project.gate.sqnr, "dB"))),
-            ("Lowest SQNR to float",
-             _setting("accuracy.sqnr", _limit(project.accuracy.sqnr, "dB"))),
-            ("Lost top-1 or metric",
-             _setting("accuracy.loss", _limit(project.accuracy.loss, ""))),
-        ]  # fmt: skip
+            ("Lowest SQNR to float", _setting("accuracy.sqnr", _limit(project.accuracy.sqnr, "dB"))),
+            ("Lost top-1 or metric", _setting("accuracy.loss", _limit(project.accuracy.loss, ""))),
+        ]
         if project.trained_weights:
             facts.append(("Trained weights", _setting("trained_weights", project.trained_weights)))
         if project.improvers:
@@ -225,11 +220,13 @@ class InspectorPanel(Panel):
             return
         inside = self.context.model_index.nodes_of(frozenset([path]))
         calls = sum(node.id in inside and node.kind == "call" for node in snapshot.nodes)
-        yield _table([
-            ("Type", escape(module.type_name)),
-            ("Parameters", f"{module.parameters:,}"),
-            ("Operations", f"{calls:,}"),
-        ])  # fmt: skip
+        yield _table(
+            [
+                ("Type", escape(module.type_name)),
+                ("Parameters", f"{module.parameters:,}"),
+                ("Operations", f"{calls:,}"),
+            ]
+        )
         yield from self._size(project, path)
         effective = self.context.model_index.effective(path)
         if effective is not None:
@@ -279,9 +276,7 @@ class InspectorPanel(Panel):
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setInputMode(QInputDialog.InputMode.IntInput)
-        dialog.setWindowTitle(
-            "Output channels" if is_channels else "Weight clustering: distinct weights"
-        )
+        dialog.setWindowTitle("Output channels" if is_channels else "Weight clustering: distinct weights")
         dialog.setLabelText(f"{path}; 0 for {'all' if is_channels else 'off'}")
         dialog.setIntRange(0, layer.channels if is_channels else 255)
         dialog.setIntValue(present)
@@ -323,8 +318,9 @@ class InspectorPanel(Panel):
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
         yield from self._truth(node)
         for title, others in (
-            ("Inputs", snapshot.producers(node_id)), ("Consumers", snapshot.consumers(node_id)),
-        ):  # fmt: skip
+            ("Inputs", snapshot.producers(node_id)),
+            ("Consumers", snapshot.consumers(node_id)),
+        ):
             links = ", ".join(_link("node", other.id) for other in others[:12])
             if links:
                 yield f"<h4>{title}</h4><p>{links}</p>"
@@ -388,13 +384,13 @@ class InspectorPanel(Panel):
         elif config is None:
             yield f"<p>{_changed_by('config', rule_id, project.label_of(rule))}</p>"
         else:
-            yield _table([
-                (key, f'<a href="config:{escape(rule_id)}">{value}</a>')
-                for key, value in _config_facts(config)
-            ])  # fmt: skip
-        won = [
-            p for p, e in self.context.model_index.resolution.modules.items() if e.rule == rule_id
-        ]
+            yield _table(
+                [
+                    (key, f'<a href="config:{escape(rule_id)}">{value}</a>')
+                    for key, value in _config_facts(config)
+                ]
+            )
+        won = [p for p, e in self.context.model_index.resolution.modules.items() if e.rule == rule_id]
         if won:
             links = ", ".join(_link("module", path) for path in won[:30])
             more = f" and {len(won) - 30} more" if len(won) > 30 else ""
@@ -466,10 +462,12 @@ class InspectorPanel(Panel):
         """Ask which module, type, operator or node a rule is for."""
         names = self.context.model_index.names().get(rule.kind, [])
         ask_text(
-            self, "Match of the rule", KIND_WORDS[rule.kind],
+            self,
+            "Match of the rule",
+            KIND_WORDS[rule.kind],
             lambda text: self._set_match(rule, text),
             [rule.match, *(name for name in names if name != rule.match)],
-        )  # fmt: skip
+        )
 
     def _set_match(self, rule: Rule, match: str) -> None:
         if match != rule.match:
@@ -510,8 +508,7 @@ def _without_data(project: Project) -> str:
 
 def _table(facts: Facts) -> str:
     rows = (
-        f'<tr><td class="k">{key}</td><td>{_LONG.sub(_breakable, value)}</td></tr>'
-        for key, value in facts
+        f'<tr><td class="k">{key}</td><td>{_LONG.sub(_breakable, value)}</td></tr>' for key, value in facts
     )
     return f"<table>{''.join(rows)}</table>"
 

@@ -97,9 +97,7 @@ class JobsPanel(Panel):
         self.table.setShowGrid(False)
         self.table.verticalHeader().hide()
         self.table.verticalHeader().setDefaultSectionSize(26)
-        self.table.setItemDelegateForColumn(
-            Column.PROGRESS, _ProgressDelegate(self.context, self.table)
-        )
+        self.table.setItemDelegateForColumn(Column.PROGRESS, _ProgressDelegate(self.context, self.table))
         header = self.table.horizontalHeader()
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(Column.PROGRESS, QHeaderView.ResizeMode.Stretch)

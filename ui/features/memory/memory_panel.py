@@ -29,14 +29,14 @@ from workbench.studies.sweep import SweepResult, asked, positions
 from workbench.targets import target_of
 
 # Titles of Vela's memories.
-MEMORIES = {
-    "Sram": "SRAM", "Dram": "DRAM",
-    "OnChipFlash": "On-chip flash", "OffChipFlash": "Off-chip flash",
-}  # fmt: skip
+MEMORIES = {"Sram": "SRAM", "Dram": "DRAM", "OnChipFlash": "On-chip flash", "OffChipFlash": "Off-chip flash"}
 _USAGES = {
-    "OpLocal": "activation", "OpBuffering": "prefetched weights", "GraphInput": "input",
-    "GraphOutput": "output", "Constant": "constant",
-}  # fmt: skip
+    "OpLocal": "activation",
+    "OpBuffering": "prefetched weights",
+    "GraphInput": "input",
+    "GraphOutput": "output",
+    "Constant": "constant",
+}
 
 
 @dataclass(frozen=True)
@@ -56,24 +56,32 @@ def usage(tensor: LiveRange) -> str:
 def describe_tensor(tensor: LiveRange) -> str:
     """Return the figures of a tensor, one per line."""
     where = f"in {tensor.module}" if tensor.module else "no module"
-    return "\n".join((
-        tensor.name, f"{usage(tensor)}, {where}", f"{size(tensor.bytes)} at {tensor.address:#x}",
-        f"steps {tensor.start} to {tensor.end}",
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            tensor.name,
+            f"{usage(tensor)}, {where}",
+            f"{size(tensor.bytes)} at {tensor.address:#x}",
+            f"steps {tensor.start} to {tensor.end}",
+        )
+    )
 
 
 LIVE_COLUMNS: tuple[Column[LiveRow], ...] = (
-    Column("At peak", lambda r: "\u25cf" if r.at_peak else "", None,
-           "Live at peak usage"),
-    Column("Size [B]", lambda r: count(r.tensor.bytes), lambda r: r.tensor.bytes,
-           "Estimated by Vela", lambda r: r.share),
+    Column("At peak", lambda r: "\u25cf" if r.at_peak else "", None, "Live at peak usage"),
+    Column(
+        "Size [B]",
+        lambda r: count(r.tensor.bytes),
+        lambda r: r.tensor.bytes,
+        "Estimated by Vela",
+        lambda r: r.share,
+    ),
     Column("Tensor", lambda r: r.tensor.name),
     Column("Module", lambda r: r.tensor.module),
     Column("Purpose", lambda r: usage(r.tensor)),
     Column("From step", lambda r: str(r.tensor.start), lambda r: r.tensor.start),
     Column("To step", lambda r: str(r.tensor.end), lambda r: r.tensor.end),
     Column("Address", lambda r: f"{r.tensor.address:#x}", lambda r: r.tensor.address),
-)  # fmt: skip
+)
 
 
 class LiveTableModel(FigureTableModel[LiveRow]):
@@ -180,18 +188,32 @@ class MemoryPanel(ResultPanel):
         most = max((r.scratch_bytes for r in lowered.value.vela), default=None)
         self.cards.render_cards(
             [
-                Card("Peak SRAM", size(_most(lowered.value)), origin,
-                     "Of the delegate with the highest peak"),
+                Card(
+                    "Peak SRAM", size(_most(lowered.value)), origin, "Of the delegate with the highest peak"
+                ),
                 Card("Scratch", size(most), origin, "Requested by the program at run time"),
-                Card("Constants", size(sum(r.flash_bytes for r in lowered.value.vela)), origin,
-                     "Weights, biases and commands"),
-                Card("Method pool", size(needs.method_pool_bytes) if needs else DASH,
-                     "from the program", "Planned buffers and runtime structures"),
-                Card("Scratch pool", size(needs.scratch_pool_bytes) if needs else DASH,
-                     "from the program", "Scratch memory that the runtime must provide"),
+                Card(
+                    "Constants",
+                    size(sum(r.flash_bytes for r in lowered.value.vela)),
+                    origin,
+                    "Weights, biases and commands",
+                ),
+                Card(
+                    "Method pool",
+                    size(needs.method_pool_bytes) if needs else DASH,
+                    "from the program",
+                    "Planned buffers and runtime structures",
+                ),
+                Card(
+                    "Scratch pool",
+                    size(needs.scratch_pool_bytes) if needs else DASH,
+                    "from the program",
+                    "Scratch memory that the runtime must provide",
+                ),
             ],
-            self.context.theme, stale=not lowered.current,
-        )  # fmt: skip
+            self.context.theme,
+            stale=not lowered.current,
+        )
 
     def _show_budget(self) -> None:
         """Show the estimates with less SRAM on the project's device."""

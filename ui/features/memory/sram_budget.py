@@ -62,9 +62,14 @@ class SramBudget(QWidget):
         return self._points[self.slider.value()] if self._points else None
 
     def render_points(
-        self, points: Sequence[SweepPoint], present: TargetChoice | None, tool: str, *,
-        working: str = "", problem: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        points: Sequence[SweepPoint],
+        present: TargetChoice | None,
+        tool: str,
+        *,
+        working: str = "",
+        problem: str = "",
+    ) -> None:
         """Show the positions in order of SRAM.
 
         Args:
@@ -94,10 +99,7 @@ class SramBudget(QWidget):
         point = self.point
         if point is None or point.totals is None:
             return
-        totals, quickest = (
-            point.totals,
-            min(p.totals.cycles_total for p in self._points if p.totals),
-        )
+        totals, quickest = (point.totals, min(p.totals.cycles_total for p in self._points if p.totals))
         more = totals.cycles_total / quickest - 1 if quickest else 0.0
         limit = point.target.options.get("arena_cache_bytes")
         way = "optimised for size"

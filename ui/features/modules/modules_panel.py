@@ -57,8 +57,9 @@ class ModuleTree(QTreeView):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         digit = event.key() - Qt.Key.Key_0
         if 1 <= digit <= 9 and event.modifiers() in {
-            Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier,
-        }:  # fmt: skip
+            Qt.KeyboardModifier.NoModifier,
+            Qt.KeyboardModifier.KeypadModifier,
+        }:
             self.preset_key_pressed.emit(digit)
         else:
             super().keyPressEvent(event)
@@ -194,9 +195,7 @@ class ModulesPanel(Panel):
         self.tree.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.tree.setUniformRowHeights(True)
         self.tree.setIndentation(_INDENT_PX)
-        self.tree.setItemDelegateForColumn(
-            Column.CONFIG, ChipDelegate(lambda: self.context.theme, self.tree)
-        )
+        self.tree.setItemDelegateForColumn(Column.CONFIG, ChipDelegate(lambda: self.context.theme, self.tree))
         header = self.tree.header()
         header.setStretchLastSection(False)
         header.setMinimumSectionSize(_NARROWEST_TYPE_PX)
@@ -260,9 +259,7 @@ class ModulesPanel(Panel):
         for column in (Column.MODULE, Column.TYPE, Column.PARAMETERS):
             step = _INDENT_PX if column == Column.MODULE else 0
             # Each text is measured once; modules of a block share names and types.
-            wide = (
-                advance(t) + step * (depth + 2) for t, depth in self.model.texts(column).items()
-            )
+            wide = (advance(t) + step * (depth + 2) for t, depth in self.model.texts(column).items())
             self._widths[column] = float(max(wide, default=0))
 
     def _fit_columns(self) -> None:

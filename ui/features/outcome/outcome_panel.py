@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QPalette, QResizeEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QGridLayout,
-    QHBoxLayout,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from ui.shared.bar_picture import BarPicture
 from ui.shared.board_fit import BoardFitReader
@@ -37,12 +29,13 @@ if TYPE_CHECKING:
 _MOST_STEPS = 4
 _NARROW_PX = 760
 # What the state of an answer is called, and the panel that shows its details.
-_STATES: dict[AnswerState, str] = {
-    "met": "\u2713", "missed": "\u2717", "doubtful": "!", "open": "",
-}  # fmt: skip
+_STATES: dict[AnswerState, str] = {"met": "\u2713", "missed": "\u2717", "doubtful": "!", "open": ""}
 _DETAILS: dict[AnswerId, str] = {
-    "accurate": "accuracy", "correct": "accuracy", "fits": "memory", "fast": "cost",
-}  # fmt: skip
+    "accurate": "accuracy",
+    "correct": "accuracy",
+    "fits": "memory",
+    "fast": "cost",
+}
 NOTHING = "Run the project to see whether it is accurate, correct, fits the board and is fast."
 NO_STEP = "Nothing to suggest: no change is known that would help."
 
@@ -119,9 +112,8 @@ class NextStep(QWidget):
     """One suggestion in a line: what to do, what it is expected to give, and Apply."""
 
     def __init__(
-        self, number: int, suggestion: Suggestion, apply: Callable[[Suggestion], None],
-        parent: QWidget,
-    ) -> None:  # fmt: skip
+        self, number: int, suggestion: Suggestion, apply: Callable[[Suggestion], None], parent: QWidget
+    ) -> None:
         super().__init__(parent)
         self.setAccessibleName(f"{suggestion.title}. {suggestion.expected}")
         title = WrappedLabel(f"{number}. {suggestion.title}", self)

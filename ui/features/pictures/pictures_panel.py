@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QColor, QIcon, QPixmap
-from PySide6.QtWidgets import (
-    QListView,
-    QListWidget,
-    QListWidgetItem,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QListView, QListWidget, QListWidgetItem, QStackedWidget, QVBoxLayout, QWidget
 
 from ui.features.pictures.task_view import TaskView
 from ui.shared.forms import WrappedLabel
@@ -75,9 +68,7 @@ class PicturesPanel(ResultPanel):
     def show_results(self) -> None:
         evaluated = self.read(EvaluateResult, "evaluate")
         arrays = self._arrays(evaluated)
-        self.frames["evaluate"].note.set_absent(
-            NO_PICTURES if evaluated is not None and not arrays else ""
-        )
+        self.frames["evaluate"].note.set_absent(NO_PICTURES if evaluated is not None and not arrays else "")
         self._show_stage("evaluate")
         shown = evaluated if arrays else None
         self.show_frame("evaluate", shown)
@@ -137,10 +128,7 @@ class ClassView(QWidget):
         layout.addWidget(self.list, 1)
 
     def render_samples(
-        self,
-        samples: Sequence[SampleQuality],
-        arrays: Mapping[str, NDArray[np.uint8]],
-        theme: Theme,
+        self, samples: Sequence[SampleQuality], arrays: Mapping[str, NDArray[np.uint8]], theme: Theme
     ) -> None:
         """Show the samples that have a picture."""
         self.list.clear()
@@ -149,9 +137,11 @@ class ClassView(QWidget):
             if picture is None:
                 continue
             pixels = QPixmap.fromImage(image_of(picture)).scaled(
-                _PICTURE_PX, _PICTURE_PX, Qt.AspectRatioMode.KeepAspectRatio,
+                _PICTURE_PX,
+                _PICTURE_PX,
+                Qt.AspectRatioMode.KeepAspectRatio,
                 Qt.TransformationMode.FastTransformation,
-            )  # fmt: skip
+            )
             item = QListWidgetItem(QIcon(pixels), caption(sample), self.list)
             item.setData(Qt.ItemDataRole.UserRole, sample.sample)
             if sample.float_class != sample.quantized_class:

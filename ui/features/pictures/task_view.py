@@ -20,22 +20,14 @@ from ui.shared.theme import Theme
 if TYPE_CHECKING:
     import numpy as np
 
-    from workbench.results.task_quality import (
-        ShownObject,
-        ShownPoint,
-        ShownSample,
-        TaskFigure,
-        TaskQuality,
-    )
+    from workbench.results.task_quality import ShownObject, ShownPoint, ShownSample, TaskFigure, TaskQuality
 
 SIDES = ("Label", "Float", "Quantized")
 _MARGIN_PX = 4
 # How much of a mask's colour covers the picture.
 _MASK_ALPHA = 150
 # Colours of classes: Okabe and Ito (2008).
-_CLASS_COLOURS = (
-    "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999",
-)  # fmt: skip
+_CLASS_COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7", "#999999")
 _NO_CLASS = 255
 
 
@@ -55,18 +47,24 @@ FIGURE_COLUMNS: tuple[Column[TaskFigure], ...] = (
     Column("Float", lambda r: percent(r.floating), lambda r: r.floating),
     Column("Quantized", lambda r: percent(r.quantized), lambda r: r.quantized),
     Column("Lost", _points, _lost, "In points of per cent"),
-    Column("Labelled", lambda r: count(r.count), lambda r: r.count,
-           "Labelled objects, pixels or points"),
-)  # fmt: skip
+    Column("Labelled", lambda r: count(r.count), lambda r: r.count, "Labelled objects, pixels or points"),
+)
 SAMPLE_COLUMNS: tuple[Column[ShownSample], ...] = (
     Column("Sample", lambda r: r.file or str(r.sample), lambda r: r.sample, "Index in the data"),
-    Column("Lost", lambda r: str(r.lost), lambda r: r.lost,
-           "Objects of the float model that the quantized one has not"),
-    Column("New", lambda r: str(r.added), lambda r: r.added,
-           "Objects that only the quantized model has"),
-    Column("Worse by", lambda r: f"{r.loss:.3g}", lambda r: r.loss,
-           "Lost and new objects; lost intersection over union; pixels that points moved away"),
-)  # fmt: skip
+    Column(
+        "Lost",
+        lambda r: str(r.lost),
+        lambda r: r.lost,
+        "Objects of the float model that the quantized one has not",
+    ),
+    Column("New", lambda r: str(r.added), lambda r: r.added, "Objects that only the quantized model has"),
+    Column(
+        "Worse by",
+        lambda r: f"{r.loss:.3g}",
+        lambda r: r.loss,
+        "Lost and new objects; lost intersection over union; pixels that points moved away",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -172,9 +170,8 @@ class TaskView(QWidget):
         self._arrange()
 
     def render_task(
-        self, task: TaskQuality, arrays: Mapping[str, np.ndarray[Any, Any]], theme: Theme, *,
-        stale: bool,
-    ) -> None:  # fmt: skip
+        self, task: TaskQuality, arrays: Mapping[str, np.ndarray[Any, Any]], theme: Theme, *, stale: bool
+    ) -> None:
         """Show the figures and the first sample."""
         self._task, self._theme, self._arrays = task, theme, arrays
         self.figures.set_rows([*task.figures, *task.per_class])

@@ -22,9 +22,7 @@ class _WithIcons(QIdentityProxyModel):
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
-        self._icons = {
-            "error": icon("error", theme.bad), "warning": icon("warning", theme.warning)
-        }  # fmt: skip
+        self._icons = {"error": icon("error", theme.bad), "warning": icon("warning", theme.warning)}
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if role == Qt.ItemDataRole.DecorationRole and index.column() == Column.SEVERITY:

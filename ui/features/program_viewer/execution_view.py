@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QPlainTextEdit,
-    QPushButton,
-    QSplitter,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.counter_table import DELEGATE, MODULE, CounterTableModel
 from ui.shared.file_dialogs import ask_to_open
@@ -62,9 +55,13 @@ OUTPUT_COLUMNS: tuple[Column[OutputRow], ...] = (
     Column("Minimum", lambda r: f"{r.low:.6g}", lambda r: r.low),
     Column("Maximum", lambda r: f"{r.high:.6g}", lambda r: r.high),
     Column("Mean", lambda r: f"{r.mean:.6g}", lambda r: r.mean),
-    Column("Differing", lambda r: DASH if r.differing is None else count(r.differing),
-           lambda r: r.differing, "Elements that differ from the test vector of the program"),
-)  # fmt: skip
+    Column(
+        "Differing",
+        lambda r: DASH if r.differing is None else count(r.differing),
+        lambda r: r.differing,
+        "Elements that differ from the test vector of the program",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -135,14 +132,10 @@ class ExecutionView(QWidget):
         self.outputs = FigureTableModel(OUTPUT_COLUMNS, lambda r: r.name, self)
         self.output_table = FigureView("Outputs", self.outputs, self, empty=NOT_EXECUTED)
         self.operations = CounterTableModel(self)
-        self.operation_table = FigureView(
-            "Executed operations", self.operations, self, empty=NOT_EXECUTED
-        )
+        self.operation_table = FigureView("Executed operations", self.operations, self, empty=NOT_EXECUTED)
         self.operation_table.rows_chosen.connect(self._on_operation_chosen)
         self.tensors = FigureTableModel(OUTPUT_COLUMNS[:-1], lambda r: r.name, self)
-        self.tensor_table = FigureView(
-            "Tensors of the operation", self.tensors, self, empty=NO_OPERATION
-        )
+        self.tensor_table = FigureView("Tensors of the operation", self.tensors, self, empty=NO_OPERATION)
         self.tensor_table.rows_chosen.connect(self._on_tensor_chosen)
         self.values = QPlainTextEdit(self)
         self.values.setReadOnly(True)
@@ -209,9 +202,8 @@ class ExecutionView(QWidget):
         findings = executed.result.findings
         self.note.setText(
             f"{count(len(counted))} operations executed on the simulator (no timing)."
-            + (f" {count(len(findings))} remarks; the first: {findings[0].message}" if findings
-               else "")
-        )  # fmt: skip
+            + (f" {count(len(findings))} remarks; the first: {findings[0].message}" if findings else "")
+        )
         self.outputs.set_rows(executed.outputs)
         rows = [OperationCounters.model_validate(one.as_dict()) for one in counted]
         self.operations.set_rows(rows)
@@ -303,9 +295,14 @@ def _row(name: str, values: object, differing: int | None) -> OutputRow:
     array = np.asarray(values)
     numbers = array.astype(np.float64) if array.size else np.zeros(1)
     return OutputRow(
-        name, str(array.dtype), array.shape, float(numbers.min()), float(numbers.max()),
-        float(numbers.mean()), differing,
-    )  # fmt: skip
+        name,
+        str(array.dtype),
+        array.shape,
+        float(numbers.min()),
+        float(numbers.max()),
+        float(numbers.mean()),
+        differing,
+    )
 
 
 def values_text(access: Access) -> str:

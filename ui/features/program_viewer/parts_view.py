@@ -21,10 +21,12 @@ _MOST = 500
 # With more delegates their parts are collapsed at first.
 _OPENED = 3
 _BLOCKS = {
-    "cmd_data": "NPU commands", "weight_data": "weights and biases, encoded by Vela",
-    "scratch_size": "size of the scratch memory", "inputs": "input locations",
+    "cmd_data": "NPU commands",
+    "weight_data": "weights and biases, encoded by Vela",
+    "scratch_size": "size of the scratch memory",
+    "inputs": "input locations",
     "outputs": "output locations",
-}  # fmt: skip
+}
 Row = tuple[str, str, str]
 
 
@@ -105,11 +107,7 @@ def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
         for number, port in enumerate(vela_stream.ports(blocks, side)):
             address = f"{region_name(port.region)} at {port.offset:#x}"
             rows.append(
-                (
-                    f"{side[:-1]} {number}",
-                    count(port.bytes),
-                    f"{shape_text(port.shape)} in {address}",
-                )
+                (f"{side[:-1]} {number}", count(port.bytes), f"{shape_text(port.shape)} in {address}")
             )
     rows.append(("scratch", count(vela_stream.scratch_bytes(blocks)), "allocated at run time"))
     return rows, _made_for(vela_stream.commands(blocks))

@@ -35,9 +35,8 @@ class PlanView(QWidget):
         self.note = Label("", self)
         self.note.setObjectName("Hint")
         self.plot = MemoryPlot(
-            lambda n: _describe(self._shown[n]), self,
-            step="instruction", origin="from the program",
-        )  # fmt: skip
+            lambda n: _describe(self._shown[n]), self, step="instruction", origin="from the program"
+        )
         self.plot.tensor_chosen.connect(lambda index, _adds: self._choose([index]))
         self.model = FigureTableModel(PLAN_COLUMNS, _describe, self)
         self.table = FigureView("Planned tensors", self.model, self)
@@ -99,14 +98,23 @@ def _places(model: FigureTableModel[Planned], indices: Iterable[int]) -> list[in
 
 def _live(value: Planned) -> LiveRange:
     return LiveRange(
-        name=f"value {value.index}", module="", memory=str(value.memory), usage=value.role,
-        start=value.first, end=value.last, address=value.address, bytes=value.bytes,
-    )  # fmt: skip
+        name=f"value {value.index}",
+        module="",
+        memory=str(value.memory),
+        usage=value.role,
+        start=value.first,
+        end=value.last,
+        address=value.address,
+        bytes=value.bytes,
+    )
 
 
 def _describe(value: Planned) -> str:
-    return "\n".join((
-        f"value {value.index}, {value.role}", f"{value.dtype} {shape_text(value.shape)}",
-        f"{size(value.bytes)} at {value.address:#x} in memory {value.memory}",
-        f"instructions {value.first} to {value.last}",
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            f"value {value.index}, {value.role}",
+            f"{value.dtype} {shape_text(value.shape)}",
+            f"{size(value.bytes)} at {value.address:#x} in memory {value.memory}",
+            f"instructions {value.first} to {value.last}",
+        )
+    )

@@ -50,11 +50,15 @@ def describe_command(row: CommandRow) -> str:
 
 def describe_tensor(tensor: NpuTensor) -> str:
     """Return an NPU tensor, one fact per line."""
-    return "\n".join((
-        tensor.name, f"{size(tensor.area.bytes)} in {tensor.place}",
-        f"written by {_offsets(tensor.written)}", f"read by {_offsets(tensor.read)}",
-        "The command stream has only addresses; a later write to this address is another tensor.",
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            tensor.name,
+            f"{size(tensor.area.bytes)} in {tensor.place}",
+            f"written by {_offsets(tensor.written)}",
+            f"read by {_offsets(tensor.read)}",
+            "The command stream has only addresses; a later write to this address is another tensor.",
+        )
+    )
 
 
 def _offsets(offsets: tuple[int, ...]) -> str:
@@ -69,27 +73,34 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 COMMAND_COLUMNS: tuple[Column[CommandRow], ...] = (
-    Column("Offset", lambda r: f"{r.command.offset:#08x}", lambda r: r.command.offset,
-           "Offset in the command stream [bytes]"),
+    Column(
+        "Offset",
+        lambda r: f"{r.command.offset:#08x}",
+        lambda r: r.command.offset,
+        "Offset in the command stream [bytes]",
+    ),
     Column("Command", lambda r: r.command.name),
     Column("Value", lambda r: r.command.text, lambda r: r.command.value),
     Column("Description", lambda r: r.words),
-)  # fmt: skip
+)
 NPU_TENSOR_COLUMNS: tuple[Column[NpuTensor], ...] = (
     Column("Tensor", lambda r: r.name),
     Column("Address", lambda r: r.place),
-    Column("Size [B]", lambda r: count(r.area.bytes), lambda r: r.area.bytes,
-           "Exact for inputs and outputs; for others the span of their rows or columns"),
-    Column("Written", lambda r: count(len(r.written)), lambda r: len(r.written),
-           "Operations that write it"),
+    Column(
+        "Size [B]",
+        lambda r: count(r.area.bytes),
+        lambda r: r.area.bytes,
+        "Exact for inputs and outputs; for others the span of their rows or columns",
+    ),
+    Column("Written", lambda r: count(len(r.written)), lambda r: len(r.written), "Operations that write it"),
     Column("Read", lambda r: count(len(r.read)), lambda r: len(r.read), "Operations that read it"),
-)  # fmt: skip
+)
 INSTRUCTION_COLUMNS: tuple[Column[Instruction], ...] = (
     Column("#", lambda r: str(r.number), lambda r: r.number, "Execution order"),
     Column("Kind", lambda r: r.kind),
     Column("Name", lambda r: r.name or DASH),
     Column("Values", lambda r: ";  ".join(r.values)),
-)  # fmt: skip
+)
 PLAN_COLUMNS: tuple[Column[Planned], ...] = (
     Column("Value", lambda r: str(r.index), lambda r: r.index, "Value index"),
     Column("Role", lambda r: r.role),
@@ -100,14 +111,14 @@ PLAN_COLUMNS: tuple[Column[Planned], ...] = (
     Column("Address", lambda r: f"{r.address:#x}", lambda r: r.address),
     Column("From", lambda r: str(r.first), lambda r: r.first, "First instruction that accesses it"),
     Column("To", lambda r: str(r.last), lambda r: r.last, "Last instruction that accesses it"),
-)  # fmt: skip
+)
 CONSTANT_COLUMNS: tuple[Column[Constant], ...] = (
     Column("Buffer", lambda r: str(r.index), lambda r: r.index),
     Column("Size [B]", lambda r: count(r.bytes), lambda r: r.bytes),
     Column("Type", lambda r: r.dtype or DASH),
     Column("Shape", lambda r: shape_text(r.shape)),
-)  # fmt: skip
+)
 KERNEL_COLUMNS: tuple[Column[KernelRow], ...] = (
     Column("Required kernel", lambda r: r.name),
     Column("Calls", lambda r: count(r.calls), lambda r: r.calls, "Number of calling instructions"),
-)  # fmt: skip
+)

@@ -123,10 +123,14 @@ class ProgramWindow(QWidget):
         self.kernel_table = FigureView("Kernels", self.kernels, self, widest_px=620)
         self.tabs = Tabs(self)
         for widget, title in (
-            (self.parts, "Parts"), (self.commands, "NPU commands"), (self.execution, "Execute"),
-            (self.instruction_table, "Instructions"), (self.plan, "Memory plan"),
-            (self.constant_table, "Constants"), (self.kernel_table, "Kernels"),
-        ):  # fmt: skip
+            (self.parts, "Parts"),
+            (self.commands, "NPU commands"),
+            (self.execution, "Execute"),
+            (self.instruction_table, "Instructions"),
+            (self.plan, "Memory plan"),
+            (self.constant_table, "Constants"),
+            (self.kernel_table, "Kernels"),
+        ):
             self.tabs.addTab(widget, title)
         self._lay_out()
 
@@ -161,9 +165,7 @@ class ProgramWindow(QWidget):
         self.kernels.set_rows(KernelRow(*kernel) for kernel in calls_of_kernels(method).items())
         has_npu = any(d.backend == vela_stream.ETHOS_U for d in method.delegates)
         self.tabs.setTabEnabled(self.tabs.indexOf(self.commands), has_npu)
-        self.tabs.setTabEnabled(
-            self.tabs.indexOf(self.constant_table), bool(self.constants.rowCount())
-        )
+        self.tabs.setTabEnabled(self.tabs.indexOf(self.constant_table), bool(self.constants.rowCount()))
         self._show_cards()
 
     def _show_cards(self) -> None:
@@ -178,14 +180,17 @@ class ProgramWindow(QWidget):
                 Card("Instructions", count(len(self.method.calls)), _OF_FILE),
                 Card("Constants", size(held), _OF_FILE, "Buffers and delegate data"),
                 Card("Planned buffers", planned, _OF_FILE, "One figure per memory"),
-                Card("Method pool", size(needs.method_pool_bytes), _COMPUTED,
-                     "Planned buffers and runtime structures"),
-                Card("Scratch pool", size(needs.scratch_pool_bytes), _COMPUTED,
-                     "Scratch memory for the NPU"),
+                Card(
+                    "Method pool",
+                    size(needs.method_pool_bytes),
+                    _COMPUTED,
+                    "Planned buffers and runtime structures",
+                ),
+                Card("Scratch pool", size(needs.scratch_pool_bytes), _COMPUTED, "Scratch memory for the NPU"),
                 *([Card("Test vectors", count(cases), _OF_FILE)] if cases else []),
             ],
             self._appearance.theme,
-        )  # fmt: skip
+        )
 
     def _find(self) -> None:
         self.tabs.setCurrentWidget(self.commands)

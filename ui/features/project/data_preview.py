@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 _LABELS = frozenset({"labels", "label", "y", "targets", "target"})
-_PICTURES = frozenset({
-    ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"
-})  # fmt: skip
+_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 _SHOWN = 4
 _SIDE_PX = 40
 _MOST_FILES = 100_000

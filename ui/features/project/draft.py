@@ -141,9 +141,7 @@ def build(draft: Draft) -> Project:
         shapes = parse_shapes(draft.shapes)
     except ValueError as error:
         shapes = ()
-        problems.append(
-            _problem("model.input_shapes", f"{error} is not a shape, e.g. 1x3x224x224.")
-        )
+        problems.append(_problem("model.input_shapes", f"{error} is not a shape, e.g. 1x3x224x224."))
     preprocess = None
     if draft.size:
         try:
@@ -166,9 +164,7 @@ def build(draft: Draft) -> Project:
     return project
 
 
-def _assemble(
-    draft: Draft, shapes: tuple[tuple[int, ...], ...], preprocess: Preprocess | None
-) -> Project:
+def _assemble(draft: Draft, shapes: tuple[tuple[int, ...], ...], preprocess: Preprocess | None) -> Project:
     spec = _relative(draft.model, draft.folder)
     if spec.endswith(".py"):
         spec = f"{spec}:{draft.attribute}"
@@ -188,9 +184,7 @@ def _assemble(
         is_folder = os.path.isdir(draft.folder / path)
         labels = _relative(draft.labels, draft.folder) if draft.labels else None
         labels = labels or (LABELS_OF_FOLDERS if is_folder and draft.has_classes else None)
-        evaluated = DataSource(
-            spec=path, labels=labels, preprocess=preprocess if is_folder else None
-        )
+        evaluated = DataSource(spec=path, labels=labels, preprocess=preprocess if is_folder else None)
         if data is not None and data.tokens is None:
             data = data.model_copy(update={"labels": None})
     weights = _relative(draft.weights, draft.folder) if draft.weights else None
@@ -222,6 +216,4 @@ def _relative(text: str, folder: Path) -> str:
 
 
 def _problem(option: str, message: str) -> ErrorInfo:
-    return ErrorInfo(
-        message=message, where=Place(kind="option", id=option), code="new-project-invalid"
-    )
+    return ErrorInfo(message=message, where=Place(kind="option", id=option), code="new-project-invalid")

@@ -31,10 +31,7 @@ from ui.state.assigner import preset_ids, preset_title
 from workbench.deploy import boards
 from workbench.deploy.boards import load
 from workbench.errors import WorkbenchError
-from workbench.project.model import (
-    TargetChoice,
-    Tokenization,
-)
+from workbench.project.model import TargetChoice, Tokenization
 from workbench.project.sources import MODEL_SUFFIXES, TEXT_SUFFIX
 
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
@@ -152,8 +149,7 @@ class NewProjectDialog(QDialog):
         self.board = BoardBox(self)
         self.board.chosen.connect(self._on_board_chosen)
         self.target = TargetForm(self, only=())
-        for path in (self.model, self.weights, self.data, self.evaluation, self.labels,
-                     self.tokenizer):  # fmt: skip
+        for path in (self.model, self.weights, self.data, self.evaluation, self.labels, self.tokenizer):
             path.edited.connect(self._on_edited)
             # Files are dropped on the dialog.
             path.line.setAcceptDrops(False)
@@ -211,9 +207,7 @@ class NewProjectDialog(QDialog):
         row.addWidget(self.buttons, 1)
         layout.addLayout(row)
 
-    def _add_step(
-        self, column: QVBoxLayout, title: str, rows: Sequence[tuple[str, QWidget]]
-    ) -> None:
+    def _add_step(self, column: QVBoxLayout, title: str, rows: Sequence[tuple[str, QWidget]]) -> None:
         if title:
             heading = Label(title, self)
             heading.setObjectName("Subheading")

@@ -37,20 +37,34 @@ from workbench.targets import target_of
 _LABELS = "Labels (*.npy *.npz *.pt)"
 _TOKENIZERS = "Tokenizers (*.json *.py)"
 _PREPROCESS = (
-    ("size", "Size"), ("crop", "Crop"), ("letterbox", "Letterbox"), ("mean", "Mean"),
-    ("std", "Standard deviation"), ("layout", "Layout"), ("dtype", "Type"), ("scale", "Scale"),
-    ("order", "Channels"), ("filter", "Filter"), ("fold", "Fold"),
-)  # fmt: skip
+    ("size", "Size"),
+    ("crop", "Crop"),
+    ("letterbox", "Letterbox"),
+    ("mean", "Mean"),
+    ("std", "Standard deviation"),
+    ("layout", "Layout"),
+    ("dtype", "Type"),
+    ("scale", "Scale"),
+    ("order", "Channels"),
+    ("filter", "Filter"),
+    ("fold", "Fold"),
+)
 _TOKENS = (("tokenizer", "Tokenizer"), ("length", "Sequence length"))
 _DATA = (("limit", "Samples at most"), ("labels", "Labels"))
 # Settings that are paths, with the file names they take; "either" also takes a folder.
 _PATHS = {
-    "model.spec": MODELS, "model.weights": WEIGHTS, "model.inputs": "Inputs (*.npz)",
-    "calibration.spec": DATA, "calibration.labels": _LABELS, "evaluation.data.spec": DATA,
-    "calibration.tokens.tokenizer": _TOKENIZERS, "evaluation.data.tokens.tokenizer": _TOKENIZERS,
-    "evaluation.data.labels": _LABELS, "training_function": "Python (*.py)",
+    "model.spec": MODELS,
+    "model.weights": WEIGHTS,
+    "model.inputs": "Inputs (*.npz)",
+    "calibration.spec": DATA,
+    "calibration.labels": _LABELS,
+    "evaluation.data.spec": DATA,
+    "calibration.tokens.tokenizer": _TOKENIZERS,
+    "evaluation.data.tokens.tokenizer": _TOKENIZERS,
+    "evaluation.data.labels": _LABELS,
+    "training_function": "Python (*.py)",
     "trained_weights": WEIGHTS,
-}  # fmt: skip
+}
 # What an empty field means, or an example of what it takes.
 _WHEN_EMPTY = {
     "model.inputs": "optional; .npz",
@@ -80,53 +94,69 @@ Rows = tuple[tuple[str, str], ...]
 
 def _data_rows(prefix: str) -> Rows:
     rows = [(f"{prefix}.{name}", title) for name, title in _DATA]
-    rows += [(f"{prefix}.preprocess.{name}", f"Pictures: {title.lower()}")
-             for name, title in _PREPROCESS]  # fmt: skip
+    rows += [(f"{prefix}.preprocess.{name}", f"Pictures: {title.lower()}") for name, title in _PREPROCESS]
     rows += [(f"{prefix}.tokens.{name}", f"Text: {title.lower()}") for name, title in _TOKENS]
     return tuple(rows)
 
 
 SECTIONS: tuple[tuple[str, Rows], ...] = (
-    ("Model", (
-        ("name", "Project name"), ("model.spec", "Model"), ("model.weights", "Weights"),
-        ("model.input_shapes", "Input shapes"), ("model.inputs", "Example inputs"),
-        ("model.strict_export", "Strict export"), ("toolchain", "Toolchain"),
-    )),
+    (
+        "Model",
+        (
+            ("name", "Project name"),
+            ("model.spec", "Model"),
+            ("model.weights", "Weights"),
+            ("model.input_shapes", "Input shapes"),
+            ("model.inputs", "Example inputs"),
+            ("model.strict_export", "Strict export"),
+            ("toolchain", "Toolchain"),
+        ),
+    ),
     ("Calibration", (("calibration.spec", "Data"), *_data_rows("calibration"))),
-    ("Evaluation", (
-        ("evaluation.data.spec", "Data"), ("evaluation.metric", "Metric"),
-        ("evaluation.decode", "Decoder of the outputs"),
-        ("evaluation.objects.confidence", "Objects: lowest score"),
-        ("evaluation.objects.iou", "Objects: largest overlap (NMS)"),
-        ("evaluation.objects.most", "Objects at most"),
-        ("evaluation.objects.shown", "Objects: score from which shown"),
-        ("evaluation.limit", "Evaluated samples"), ("evaluation.class_output", "Class output"),
-        ("evaluation.hold_out", "Hold out calibration data"), *_data_rows("evaluation.data"),
-    )),
-    ("Compiled right: limits", (
-        ("gate.lsb", "Largest difference [LSB]"), ("gate.sqnr", "Lowest SQNR [dB]"),
-        ("gate.share", "Difference of 16 bits, share"), ("gate.argmax", "Same class, least share"),
-        ("gate.loss", "Lost SQNR [dB]"), ("gate.compiled", "Compiled equals TOSA"),
-        ("gate.fail_if", "Further conditions"),
-        ("verification.samples", "Verified samples"),
-    )),
-    ("Accurate enough: limits", (
-        ("accuracy.loss", "Lost top-1 or metric, share"),
-        ("accuracy.sqnr", "Lowest SQNR to float [dB]"),
-        ("accuracy.part_sqnr", "Lowest SQNR of a part [dB]"),
-        ("accuracy.low_sqnr", "Low accuracy below [dB]"),
-        ("accuracy.argmax", "Same class as float, share"),
-        ("accuracy.inputs", "Depends on its inputs"),
-    )),
-    ("Training", (
-        ("training_function", "Custom function"), ("trained_weights", "Trained weights"),
-    )),
-    ("Outputs", (
-        ("split_outputs", "Outputs returned in parts"),
-        ("output_factors", "Factors of parts"),
-    )),
+    (
+        "Evaluation",
+        (
+            ("evaluation.data.spec", "Data"),
+            ("evaluation.metric", "Metric"),
+            ("evaluation.decode", "Decoder of the outputs"),
+            ("evaluation.objects.confidence", "Objects: lowest score"),
+            ("evaluation.objects.iou", "Objects: largest overlap (NMS)"),
+            ("evaluation.objects.most", "Objects at most"),
+            ("evaluation.objects.shown", "Objects: score from which shown"),
+            ("evaluation.limit", "Evaluated samples"),
+            ("evaluation.class_output", "Class output"),
+            ("evaluation.hold_out", "Hold out calibration data"),
+            *_data_rows("evaluation.data"),
+        ),
+    ),
+    (
+        "Compiled right: limits",
+        (
+            ("gate.lsb", "Largest difference [LSB]"),
+            ("gate.sqnr", "Lowest SQNR [dB]"),
+            ("gate.share", "Difference of 16 bits, share"),
+            ("gate.argmax", "Same class, least share"),
+            ("gate.loss", "Lost SQNR [dB]"),
+            ("gate.compiled", "Compiled equals TOSA"),
+            ("gate.fail_if", "Further conditions"),
+            ("verification.samples", "Verified samples"),
+        ),
+    ),
+    (
+        "Accurate enough: limits",
+        (
+            ("accuracy.loss", "Lost top-1 or metric, share"),
+            ("accuracy.sqnr", "Lowest SQNR to float [dB]"),
+            ("accuracy.part_sqnr", "Lowest SQNR of a part [dB]"),
+            ("accuracy.low_sqnr", "Low accuracy below [dB]"),
+            ("accuracy.argmax", "Same class as float, share"),
+            ("accuracy.inputs", "Depends on its inputs"),
+        ),
+    ),
+    ("Training", (("training_function", "Custom function"), ("trained_weights", "Trained weights"))),
+    ("Outputs", (("split_outputs", "Outputs returned in parts"), ("output_factors", "Factors of parts"))),
     ("Notes", (("notes", "Notes"),)),
-)  # fmt: skip
+)
 
 
 def text_of(value: Any) -> str:
@@ -245,8 +275,9 @@ class ProjectSettingsDialog(QDialog):
             wants = is_folder and bool(_read(self.fields[f"{group}.spec"]))
             is_text = _read(self.fields[f"{group}.spec"]).endswith(TEXT_SUFFIX)
             for kinds, part, first, is_wanted in (
-                (_PREPROCESS, "preprocess", "size", wants), (_TOKENS, "tokens", "length", is_text)
-            ):  # fmt: skip
+                (_PREPROCESS, "preprocess", "size", wants),
+                (_TOKENS, "tokens", "length", is_text),
+            ):
                 is_set = bool(_read(self.fields[f"{group}.{part}.{first}"]))
                 for name, _ in kinds:
                     key = f"{group}.{part}.{name}"

@@ -74,9 +74,13 @@ class RecipeDialog(QDialog):
         form = QFormLayout()
         form.setHorizontalSpacing(14)
         for title, field in (
-            ("Recipe", self.recipe), ("Mode", self.mode), ("Scope", self.scope),
-            ("Caches", self.caches), ("Folder", self.folder), ("Name", self.name),
-        ):  # fmt: skip
+            ("Recipe", self.recipe),
+            ("Mode", self.mode),
+            ("Scope", self.scope),
+            ("Caches", self.caches),
+            ("Folder", self.folder),
+            ("Name", self.name),
+        ):
             form.addRow(title, field)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 14, 16, 14)
@@ -94,9 +98,10 @@ class RecipeDialog(QDialog):
     def _on_recipe_chosen(self, *_: object) -> None:
         self.name.setText(self._chosen.id)
         for box, offered in (
-            (self.mode, self._chosen.modes), (self.scope, self._chosen.scopes),
+            (self.mode, self._chosen.modes),
+            (self.scope, self._chosen.scopes),
             (self.caches, self._chosen.caches),
-        ):  # fmt: skip
+        ):
             box.clear()
             box.addItems(list(offered))
             self._form.setRowVisible(box, bool(offered))
@@ -121,9 +126,12 @@ class RecipeDialog(QDialog):
         path = Path(self.folder.text()) / f"{self.name.text().strip()}{PROJECT_SUFFIX}"
         try:
             begin(
-                self._chosen, path, mode=self.mode.currentText(), scope=self.scope.currentText(),
+                self._chosen,
+                path,
+                mode=self.mode.currentText(),
+                scope=self.scope.currentText(),
                 caches=self.caches.currentText(),
-            )  # fmt: skip
+            )
         except WorkbenchError as error:
             self.problem.setText(f"{error.infos[0].message} {error.infos[0].hint}")
             return

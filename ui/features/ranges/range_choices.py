@@ -205,8 +205,7 @@ class RangeOverrides(QObject):
         if project is None:
             return {}
         overrides = {
-            tensor: RangeOverride("", "tensor", ends)
-            for tensor, ends in project.fixed_ranges().items()
+            tensor: RangeOverride("", "tensor", ends) for tensor, ends in project.fixed_ranges().items()
         }
         for row, chosen in methods_of(rows, project):
             method = chosen.method
@@ -237,9 +236,7 @@ class RangeController(QObject):
 
     def fix(self, tensor: str, low: float, high: float) -> None:
         """Pin the range of a tensor."""
-        self._document.apply(
-            f"Pin range of {tensor}", lambda p: edits.fix_range(p, tensor, low, high)
-        )
+        self._document.apply(f"Pin range of {tensor}", lambda p: edits.fix_range(p, tensor, low, high))
 
     def free(self, tensors: Sequence[str]) -> None:
         """Remove the pinned ranges of tensors."""
@@ -270,9 +267,7 @@ class RangeController(QObject):
 
     def drop(self, samples: Sequence[int]) -> None:
         """Exclude samples from calibration."""
-        self._document.apply(
-            f"Exclude sample {samples[0]}", lambda p: edits.drop_samples(p, samples)
-        )
+        self._document.apply(f"Exclude sample {samples[0]}", lambda p: edits.drop_samples(p, samples))
 
     def restore(self, samples: Sequence[int]) -> None:
         """Include excluded samples again."""

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QHBoxLayout,
-    QLineEdit,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
@@ -46,8 +39,9 @@ class RangeFields(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(6)
         for title, name, field in (
-            ("Min", "Minimum of the range", self.low), ("Max", "Maximum of the range", self.high),
-        ):  # fmt: skip
+            ("Min", "Minimum of the range", self.low),
+            ("Max", "Maximum of the range", self.high),
+        ):
             field.setAccessibleName(name)
             field.textEdited.connect(self._on_typed)
             field.returnPressed.connect(self.entered)

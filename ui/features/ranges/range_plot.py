@@ -98,8 +98,9 @@ class _Lane(Chart):
         """Scale y to the visible tensors, and draw their channels."""
         left, right, _, _ = self.reach()
         series, inside = self.series, self.mine[(self.mine > left - 1) & (self.mine < right + 1)]
-        ends = np.concatenate([series.low[inside], series.high[inside],
-                               series.grid_low[inside], series.grid_high[inside]])  # fmt: skip
+        ends = np.concatenate(
+            [series.low[inside], series.high[inside], series.grid_low[inside], series.grid_high[inside]]
+        )
         ends = self.scale.position(ends[np.isfinite(ends)])
         low, high = (float(ends.min()), float(ends.max())) if ends.size else (-1.0, 1.0)
         self.set_rise(min(low, 0.0), max(high, 0.0))
@@ -163,9 +164,12 @@ class _Lane(Chart):
         some = [i for i in self.mine.tolist() if self.series.labels[i] == label]
         picked = np.asarray([i for i in some if np.isfinite([low[i], high[i]]).all()], np.intp)
         bars = pg.BarGraphItem(
-            x=picked, y0=self.scale.position(low[picked]), y1=self.scale.position(high[picked]),
-            width=width, pen=None,
-        )  # fmt: skip
+            x=picked,
+            y0=self.scale.position(low[picked]),
+            y1=self.scale.position(high[picked]),
+            width=width,
+            pen=None,
+        )
         bars.setZValue(z)
         self.plot.addItem(bars, ignoreBounds=True)
         return bars

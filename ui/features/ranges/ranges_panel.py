@@ -7,15 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QFrame,
-    QGridLayout,
-    QHBoxLayout,
-    QSplitter,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QFrame, QGridLayout, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.ranges.range_choices import RangeController, RangeOverrides
 from ui.shared.labels import ElidedLabel, Label, literal
@@ -94,9 +86,7 @@ class RangesPanel(ResultPanel):
             self.arrays = self._read_histograms(shown.folder)
         self._shown = seen
         decided = self.decisions.of(shown.value.ranges, self.arrays, project)
-        self.rows = range_rows(
-            shown.value, self.arrays, quality.value if quality else None, decided
-        )
+        self.rows = range_rows(shown.value, self.arrays, quality.value if quality else None, decided)
         self._channels = {}
         self._reading = read_channels(shown.folder, self.rows)
         self._more.start()
@@ -186,8 +176,10 @@ class RangesPanel(ResultPanel):
         all_of_them.setSizes([420, 240])
         self.parts = SplitOrTabs(
             (("All tensors", all_of_them), ("Selected tensor", self._built_side(parent))),
-            (8, 5), _WIDE_PX, parent,
-        )  # fmt: skip
+            (8, 5),
+            _WIDE_PX,
+            parent,
+        )
         self.table.activated.connect(lambda _index: self.parts.show_part(self.side))
         return self.parts
 
@@ -212,9 +204,13 @@ class RangesPanel(ResultPanel):
             self.side.render_nothing()
             return
         self.side.render_tensor(
-            self.rows[index], index, self.arrays, self._channels,
-            self.context.document.project, self.context.theme,
-        )  # fmt: skip
+            self.rows[index],
+            index,
+            self.arrays,
+            self._channels,
+            self.context.document.project,
+            self.context.theme,
+        )
 
     def _on_method_asked(self, method: MethodId, scope: MethodScope) -> None:
         if self._large is not None:

@@ -95,9 +95,7 @@ class SamplesView(QWidget):
         """Show the samples of a tensor, and the excluded ones."""
         self._out = tuple(dropped)
         self.plot.setVisible(view.is_known)
-        self._setters = (
-            sorted({s for s in view.setters() if s is not None}) if view.is_known else []
-        )
+        self._setters = sorted({s for s in view.setters() if s is not None}) if view.is_known else []
         self.summary.setText(_sentences(view) if view.is_known else NOTHING)
         if view.is_known:
             self.plot.render_samples(view)
@@ -139,9 +137,7 @@ def _sentences(view: SampleView) -> str:
     if least is not None and least == greatest:
         first = f"Sample {least} has both the minimum {low} and the maximum {high}."
     else:
-        first = (
-            f"{_setter(least)} the minimum {low}, {_setter(greatest).lower()} the maximum {high}."
-        )
+        first = f"{_setter(least)} the minimum {low}, {_setter(greatest).lower()} the maximum {high}."
     if view.numbers.size < 4:
         return f"{first} {view.numbers.size} samples are too few for a trend."
     late = view.widened_late()

@@ -162,14 +162,19 @@ class TensorSide(QWidget):
         self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.editor = RangeEditor(self)
         self.methods, self.samples, self.chosen, self.calls = (
-            RangeMethodsView(self), SamplesView(self), RangeOverridesView(self), CallsView(self),
-        )  # fmt: skip
+            RangeMethodsView(self),
+            SamplesView(self),
+            RangeOverridesView(self),
+            CallsView(self),
+        )
         self.methods.previewed.connect(lambda c: self.editor.preview(c.minimum, c.maximum))
         self.pages = Tabs(self)
         for title, page in (
-            ("Methods", self.methods), ("Samples", self.samples), ("Overrides", self.chosen),
+            ("Methods", self.methods),
+            ("Samples", self.samples),
+            ("Overrides", self.chosen),
             ("Calls", self.calls),
-        ):  # fmt: skip
+        ):
             self.pages.addTab(page, title)
         self.pages.setTabVisible(_CALLS, False)
         split = QSplitter(Qt.Orientation.Vertical, self)
@@ -202,9 +207,14 @@ class TensorSide(QWidget):
         self.samples.setEnabled(False)
 
     def render_tensor(
-        self, row: RangeRow, index: int, arrays: Arrays, channels: Channels,
-        project: Project | None, theme: Theme,
-    ) -> None:  # fmt: skip
+        self,
+        row: RangeRow,
+        index: int,
+        arrays: Arrays,
+        channels: Channels,
+        project: Project | None,
+        theme: Theme,
+    ) -> None:
         """Show one tensor."""
         self.title.setText("  \u00b7  ".join(describe(row).splitlines()))
         histogram = histogram_of(row.tensor, arrays)
@@ -224,9 +234,10 @@ class TensorSide(QWidget):
         data = project.calibration if project is not None else None
         self.samples.setEnabled(True)
         self.samples.render_samples(
-            samples_of(arrays, row.tensor.index), data.dropped if data is not None else (),
+            samples_of(arrays, row.tensor.index),
+            data.dropped if data is not None else (),
             can_drop=data is not None,
-        )  # fmt: skip
+        )
 
     def _on_rest(self) -> None:
         """Search all methods after the selection delay, because that takes longer than a frame."""

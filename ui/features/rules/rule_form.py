@@ -6,15 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from PySide6.QtCore import QStringListModel, Qt, Signal
 from PySide6.QtGui import QStandardItemModel
-from PySide6.QtWidgets import (
-    QComboBox,
-    QCompleter,
-    QGridLayout,
-    QLineEdit,
-    QPushButton,
-    QSizePolicy,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QCompleter, QGridLayout, QLineEdit, QPushButton, QSizePolicy, QWidget
 
 from ui.shared.labels import ElidedLabel, literal
 from ui.state.assigner import Offer
@@ -60,9 +52,7 @@ class RuleForm(QWidget):
         return KINDS[self.kind.currentIndex()][0]
 
     def render_choices(
-        self,
-        names: Mapping[RuleKind, Sequence[str]],
-        offers: Callable[[RuleKind], list[Offer]],
+        self, names: Mapping[RuleKind, Sequence[str]], offers: Callable[[RuleKind], list[Offer]]
     ) -> None:
         """Set the match names and, by kind, the configs."""
         self._names, self._offers = names, offers

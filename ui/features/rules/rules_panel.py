@@ -6,23 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import (
-    QHBoxLayout,
-    QMenu,
-    QStackedLayout,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QStackedLayout, QToolButton, QVBoxLayout, QWidget
 
 from ui.features.rules.rule_form import RuleForm
-from ui.features.rules.rule_stack import (
-    RuleRow,
-    RuleStackModel,
-    RuleView,
-    call_position,
-    shown_order,
-)
+from ui.features.rules.rule_stack import RuleRow, RuleStackModel, RuleView, call_position, shown_order
 from ui.shared.empty_states import mark, sentence
 from ui.shared.explanations import rule_name, rule_numbers
 from ui.shared.labels import ElidedLabel, Label, literal
@@ -269,9 +256,7 @@ class RulesPanel(Panel):
             change.setEnabled(False)
             change.setToolTip("The plug-in quantizer sets the precision")
         words = "Disable" if rule.enabled else "Enable"
-        menu.addAction(words).triggered.connect(
-            lambda: self._on_switched(rule.id, not rule.enabled)
-        )
+        menu.addAction(words).triggered.connect(lambda: self._on_switched(rule.id, not rule.enabled))
         menu.addSeparator()
         menu.addAction("Delete").triggered.connect(lambda: self._on_delete_asked(row))
         menu.popup(self.view.viewport().mapToGlobal(position))

@@ -11,13 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, 
 from ui.shared.empty_states import StageNote, StaleBanner
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
-from ui.shared.run_table import (
-    RUN_COLUMNS,
-    ComparisonTableModel,
-    RunRow,
-    RunTableModel,
-    describe_run,
-)
+from ui.shared.run_table import RUN_COLUMNS, ComparisonTableModel, RunRow, RunTableModel, describe_run
 from ui.shared.sortable_table import FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
@@ -158,11 +152,14 @@ class RunsPanel(Panel):
         self._dots = tuple(i for i, point in enumerate(points) if point is not None)
         fewest = min((run.cost.cpu_nodes for run in self._runs if run.cost), default=0)
         dots = [
-            Dot(*point, on_front=run.number in best,
-                has_more_cpu=run.cost is not None and run.cost.cpu_nodes > fewest)
+            Dot(
+                *point,
+                on_front=run.number in best,
+                has_more_cpu=run.cost is not None and run.cost.cpu_nodes > fewest,
+            )
             for run, point in zip(self._runs, points, strict=True)
             if point is not None
-        ]  # fmt: skip
+        ]
         unit = f"{name} [dB]" if name == "SQNR" else name
         self.plot.render_dots(dots, f"{unit}, measured on host")
         self.plot.setVisible(bool(dots))
@@ -212,8 +209,7 @@ class RunsPanel(Panel):
     def _on_restore(self) -> None:
         (run,) = self._chosen()
         self.context.document.apply(
-            f"Restore rules of run {run.number}",
-            lambda project: restore_rules(project, run),
+            f"Restore rules of run {run.number}", lambda project: restore_rules(project, run)
         )
 
 

@@ -44,9 +44,11 @@ if TYPE_CHECKING:
 STUDY: StudyId = "sample"
 SIDES = ("float", "quantized", "integer", "compiled")
 TITLES = {
-    "float": "Float", "quantized": "Quantized (PyTorch)", "integer": "Integer (TOSA model)",
+    "float": "Float",
+    "quantized": "Quantized (PyTorch)",
+    "integer": "Integer (TOSA model)",
     "compiled": "Compiled (executed, no device)",
-}  # fmt: skip
+}
 EMPTY_TEXT = "Evaluate to choose a tensor, or select one in the graph, and press Show."
 SHOW_TEXT = (
     "Press Show to see {} of one sample in the float, the quantized and the compiled program, with "
@@ -255,9 +257,8 @@ class SamplePanel(Panel):
         shown = {s: v - values["float"] if is_difference else v for s, v in values.items()}
         drawn = [v for s, v in shown.items() if not (is_difference and s == "float")]
         limits = (
-            (min(float(v.min()) for v in drawn), max(float(v.max()) for v in drawn))
-            if drawn else (0.0, 1.0)
-        )  # fmt: skip
+            (min(float(v.min()) for v in drawn), max(float(v.max()) for v in drawn)) if drawn else (0.0, 1.0)
+        )
         channel = self.channel.value() if self.channel.value() >= 0 else None
         sides = [s for s in SIDES if s in shown and not (is_difference and s == "float")]
         self._place(sides)
@@ -300,9 +301,7 @@ class SamplePanel(Panel):
 
     def _on_show(self) -> None:
         lowered = self.context.result("lower") is not None
-        self.study.options = {
-            "sample": self.sample.value(), "tensor": self._tensor, "integer": lowered,
-        }  # fmt: skip
+        self.study.options = {"sample": self.sample.value(), "tensor": self._tensor, "integer": lowered}
         self.study.start()
         self._mark("state")
 
@@ -312,8 +311,9 @@ def answer_lines(result: SampleTensor) -> list[str]:
     lines = [f"Label: {result.label}"] if result.label is not None else []
     lines += [
         f"{TITLES[side].partition(' (')[0]}: class {result.classes[side]}"
-        for side in SIDES if side in result.classes
-    ]  # fmt: skip
+        for side in SIDES
+        if side in result.classes
+    ]
     given = set(result.classes.values())
     if len(given) > 1:
         lines.append("The programs give different classes.")
@@ -387,8 +387,7 @@ def _compared(apart: int, elements: int) -> str:
 
 
 # Viridis (van der Walt and Smith, 2015) at nine positions: perceptually uniform, colour-blind-safe.
-_VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962",
-            "#addc30", "#fde725")  # fmt: skip
+_VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
 
 
 def picture_of(values: NDArray[np.float32], channel: int | None) -> NDArray[np.float32]:
@@ -492,14 +491,11 @@ class SidesPlot(Chart):
 
     def __init__(self, sides: tuple[str, ...], parent: QWidget | None = None) -> None:
         super().__init__("Values by side", "value", COUNTS_LOG, parent)
-        self._curves = {side: pg.PlotCurveItem([0.0, 1.0], [0.0], stepMode="center")
-                        for side in sides}  # fmt: skip
+        self._curves = {side: pg.PlotCurveItem([0.0, 1.0], [0.0], stepMode="center") for side in sides}
         for curve in self._curves.values():
             self.plot.addItem(curve, ignoreBounds=True)
 
-    def render_sides(
-        self, values: Mapping[str, NDArray[np.float32]], limits: tuple[float, float]
-    ) -> None:
+    def render_sides(self, values: Mapping[str, NDArray[np.float32]], limits: tuple[float, float]) -> None:
         """Show values."""
         low, high = limits if limits[1] > limits[0] else (limits[0] - 0.5, limits[0] + 0.5)
         most = 1.0
@@ -524,6 +520,8 @@ class SidesPlot(Chart):
 def colours_of(theme: Theme) -> dict[str, str]:
     """Return the colour of each side."""
     return {
-        "float": theme.precision_colour("float"), "quantized": theme.precision_colour("a8w8"),
-        "integer": theme.precision_colour("a16w8"), "compiled": theme.precision_colour("a4w4"),
-    }  # fmt: skip
+        "float": theme.precision_colour("float"),
+        "quantized": theme.precision_colour("a8w8"),
+        "integer": theme.precision_colour("a16w8"),
+        "compiled": theme.precision_colour("a4w4"),
+    }

@@ -64,9 +64,7 @@ class LimitForm(FlowRow):
         self._scale = 1.0
         self.cycles = self._field("Cycles \u2264", "Estimated by Vela")
         self.sram = self._field("SRAM [KiB] \u2264", "Peak, estimated by Vela")
-        self.cpu = self._field(
-            "CPU ops \u2264", "Operators on the CPU, whose time the cycles leave out"
-        )
+        self.cpu = self._field("CPU ops \u2264", "Operators on the CPU, whose time the cycles leave out")
         self.cpu.setPlaceholderText("8-bit")
         self.cpu.setToolTip(
             "Operators on the CPU, whose time the cycles leave out. Empty: as many as with all "
@@ -143,9 +141,7 @@ class LimitForm(FlowRow):
         self.add_field(label, field)
         return field
 
-    def _spin(
-        self, words: tuple[str, str], least: int, most: int, value: int, title: str = ""
-    ) -> QSpinBox:
+    def _spin(self, words: tuple[str, str], least: int, most: int, value: int, title: str = "") -> QSpinBox:
         one, many = words
         spin = SpinBox(self)
         spin.setRange(least, most)
@@ -256,11 +252,7 @@ class SearchPanel(Panel):
         result, project, key = self.study.found, self.study.studied, self.study.key
         if result is None or project is None:
             return
-        new = [
-            candidate
-            for candidate in result.candidates
-            if (key, candidate.number) not in self._kept
-        ]
+        new = [candidate for candidate in result.candidates if (key, candidate.number) not in self._kept]
         if new:
             self._kept.update((key, candidate.number) for candidate in new)
             projects = [with_candidate(project, result, c) for c in new if not c.weights]
@@ -297,11 +289,16 @@ class SearchPanel(Panel):
         name = self._dots[0].accuracy_name if self._dots else "accuracy"
         fewest = min((c.cpu_nodes or 0 for c in self._dots), default=0)
         dots = [
-            Dot(c.accuracy or 0.0, float(c.cycles or 0), float(c.sram_bytes or 0),
-                on_front=c.number in numbers, is_faint=not c.is_within,
-                has_more_cpu=(c.cpu_nodes or 0) > fewest)
+            Dot(
+                c.accuracy or 0.0,
+                float(c.cycles or 0),
+                float(c.sram_bytes or 0),
+                on_front=c.number in numbers,
+                is_faint=not c.is_within,
+                has_more_cpu=(c.cpu_nodes or 0) > fewest,
+            )
             for c in self._dots
-        ]  # fmt: skip
+        ]
         self.plot.render_dots(dots, f"{name}, measured on host")
         self.plot.render_trail([i for i, c in enumerate(self._dots) if c.origin == "staircase"])
         self.plot.set_stale(result is not None and not self.study.is_current)
@@ -414,8 +411,7 @@ class SearchPanel(Panel):
                 self.context.notices.error(error)
                 return
         self.context.document.apply(
-            f"Apply candidate {candidate.number}",
-            lambda project: with_candidate(project, result, candidate),
+            f"Apply candidate {candidate.number}", lambda project: with_candidate(project, result, candidate)
         )
 
 

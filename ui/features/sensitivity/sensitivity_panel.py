@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QComboBox,
-    QHBoxLayout,
-    QPushButton,
-    QSplitter,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.bar_plot import ModuleBars
 from ui.shared.candidate_preview import CandidatePreview
@@ -26,17 +19,10 @@ from ui.shared.theme import Theme
 from ui.shared.wrapping_row import FlowRow
 from ui.state.assigner import preset_ids
 from ui.state.selection import Selected
-from workbench.studies.sensitivity import (
-    DEFAULT_SAMPLES,
-    SensitivityResult,
-    UnitSensitivity,
-    give,
-)
+from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult, UnitSensitivity, give
 from workbench.text import plural
 
-NOTHING = (
-    "Measures every module with only this module quantized, and with only this module in float."
-)
+NOTHING = "Measures every module with only this module quantized, and with only this module in float."
 CHOICES = ("a16w8", "float", "a8w8", "a8w4")
 VIEWS = ("Gain if only this module stays float", "Noise if only this module is quantized")
 _FLOOR_DB = 100.0
@@ -52,9 +38,8 @@ class SensitivityPanel(Panel):
         self._shown: list[UnitSensitivity] = []
         self._chosen: UnitSensitivity | None = None
         self.study = StudyController(
-            "sensitivity", SensitivityResult, context.document, context.runner,
-            context.session.cache, self,
-        )  # fmt: skip
+            "sensitivity", SensitivityResult, context.document, context.runner, context.session.cache, self
+        )
         self.preview = CandidatePreview(context.document, context.runner, context.history, self)
         self.study.changed.connect(lambda: self._mark("state"))
         self.preview.changed.connect(self._show_preview)
@@ -96,9 +81,10 @@ class SensitivityPanel(Panel):
 
     def render_selection(self, selected: Selected) -> None:
         indices = [
-            i for i, u in enumerate(self._shown)
+            i
+            for i, u in enumerate(self._shown)
             if selected.modules & set(u.unit.matches) or u is self._chosen
-        ]  # fmt: skip
+        ]
         self.bars.choose(indices)
 
     def _make_head(self) -> None:
@@ -127,9 +113,7 @@ class SensitivityPanel(Panel):
         self.config = QComboBox(side)
         self.config.setAccessibleName("Precision to preview")
         self.attempt = QPushButton("Preview", side)
-        self.attempt.setToolTip(
-            "Quantize, evaluate and compile a copy; the project does not change"
-        )
+        self.attempt.setToolTip("Quantize, evaluate and compile a copy; the project does not change")
         self.attempt.clicked.connect(self._on_preview)
         self.outcome = _lines(side)
         self.make_rule = QPushButton("Add rule", side)
@@ -196,8 +180,7 @@ class SensitivityPanel(Panel):
         assert result is not None
         lines = [
             f"only this quantized: {decibel(unit.only.sqnr_db)}",
-            f"only this in float: {decibel(unit.without.sqnr_db)} "
-            f"(gain {decibel(result.gain_db(unit))})",
+            f"only this in float: {decibel(unit.without.sqnr_db)} (gain {decibel(result.gain_db(unit))})",
         ]
         if result.labelled and result.samples:
             share = result.samples
@@ -242,13 +225,9 @@ class SensitivityPanel(Panel):
         self.render_selection(self.context.selection.value)
 
     def _on_preview(self) -> None:
-        project, unit, config = (
-            self.context.document.project, self._chosen, self.config.currentText(),
-        )  # fmt: skip
+        project, unit, config = (self.context.document.project, self._chosen, self.config.currentText())
         if project is not None and unit is not None:
-            self.preview.begin(
-                f"Set {unit.unit.name} to {config}", give(project, unit.unit, config)
-            )
+            self.preview.begin(f"Set {unit.unit.name} to {config}", give(project, unit.unit, config))
 
 
 def _lines(parent: QWidget) -> Label:

@@ -109,9 +109,8 @@ class FirmwareDialog(QDialog):
         words = ["--cache"] if self.cache.isChecked() else []
         self.text.clear()
         self._command.run(
-            "firmware", "prove", self.elf.text(), str(self._program), "--target", self._target,
-            *words,
-        )  # fmt: skip
+            "firmware", "prove", self.elf.text(), str(self._program), "--target", self._target, *words
+        )
 
     def _on_succeeded(self, document: dict[str, Any]) -> None:
         self.text.setHtml(proof_text(document))

@@ -39,36 +39,47 @@ def _describe(row: TracedOperation) -> str:
         f"{row.operator}  {row.name}",
         row.module or "not matched to a module",
         f"{count(row.estimated)} cycles estimated (Vela)",
-        f"{count(row.cycles)} cycles measured (FVP)" if row.cycles is not None
+        f"{count(row.cycles)} cycles measured (FVP)"
+        if row.cycles is not None
         else "not measured: its commands were read together with another operation",
-    )  # fmt: skip
+    )
     return "\n".join(lines)
 
 
 TRACED_COLUMNS: tuple[Column[TracedOperation], ...] = (
     Column("Operator", lambda r: r.operator),
     Column("Module", lambda r: r.module or DASH),
-    Column("Estimated", lambda r: count(r.estimated), lambda r: r.estimated,
-           "Cycles per inference, estimated by Vela"),
-    Column("Measured", lambda r: count(r.cycles) if r.cycles is not None else DASH,
-           lambda r: r.cycles, "Mean cycles per inference on the simulator"),
-    Column("Difference", lambda r: _signed(r.difference), lambda r: r.difference,
-           "Measured - estimated"),
-    Column("Relative", lambda r: _signed_percent(excess(r)), excess,
-           "(Measured - estimated) / estimated"),
+    Column(
+        "Estimated",
+        lambda r: count(r.estimated),
+        lambda r: r.estimated,
+        "Cycles per inference, estimated by Vela",
+    ),
+    Column(
+        "Measured",
+        lambda r: count(r.cycles) if r.cycles is not None else DASH,
+        lambda r: r.cycles,
+        "Mean cycles per inference on the simulator",
+    ),
+    Column("Difference", lambda r: _signed(r.difference), lambda r: r.difference, "Measured - estimated"),
+    Column("Relative", lambda r: _signed_percent(excess(r)), excess, "(Measured - estimated) / estimated"),
     Column("Delegate", lambda r: str(r.delegate), lambda r: r.delegate),
     Column("Name", lambda r: r.name),
-)  # fmt: skip
+)
 
 
 _KINDS = {"cpu": "CPU kernel", "npu": "NPU delegate", "runtime": "Runtime"}
 EVENT_COLUMNS: tuple[Column[RuntimeEvent], ...] = (
     Column("Event", lambda r: r.name),
     Column("Where", lambda r: _KINDS.get(r.kind, r.kind)),
-    Column("CPU cycles", lambda r: count(r.cycles), lambda r: r.cycles,
-           "Mean per call; for a delegate including the wait for the NPU"),
+    Column(
+        "CPU cycles",
+        lambda r: count(r.cycles),
+        lambda r: r.cycles,
+        "Mean per call; for a delegate including the wait for the NPU",
+    ),
     Column("Calls", lambda r: count(r.calls), lambda r: r.calls),
-)  # fmt: skip
+)
 
 
 class EventTableModel(FigureTableModel[RuntimeEvent]):
@@ -94,21 +105,32 @@ def sample_rows(result: SimulationResult) -> list[SampleRow]:
     return [
         SampleRow(number, *figures)
         for number, figures in enumerate(
-            zip(reference.sample_max_lsb, quantized.sample_max_lsb, quantized.sample_argmax,
-                strict=False), 1,
+            zip(reference.sample_max_lsb, quantized.sample_max_lsb, quantized.sample_argmax, strict=False), 1
         )
-    ]  # fmt: skip
+    ]
 
 
 SAMPLE_COLUMNS: tuple[Column[SampleRow], ...] = (
     Column("Sample", lambda r: str(r.number), lambda r: r.number),
-    Column("TOSA", lambda r: str(r.to_reference), lambda r: r.to_reference,
-           "Maximum difference from the TOSA reference model [LSB of the output]"),
-    Column("Quantized", lambda r: str(r.to_quantized), lambda r: r.to_quantized,
-           "Maximum difference from the quantized model [LSB of the output]"),
-    Column("Arg-max", lambda r: "same" if r.same_argmax else "other", None,
-           "Whether the class is the quantized model's"),
-)  # fmt: skip
+    Column(
+        "TOSA",
+        lambda r: str(r.to_reference),
+        lambda r: r.to_reference,
+        "Maximum difference from the TOSA reference model [LSB of the output]",
+    ),
+    Column(
+        "Quantized",
+        lambda r: str(r.to_quantized),
+        lambda r: r.to_quantized,
+        "Maximum difference from the quantized model [LSB of the output]",
+    ),
+    Column(
+        "Arg-max",
+        lambda r: "same" if r.same_argmax else "other",
+        None,
+        "Whether the class is the quantized model's",
+    ),
+)
 
 
 class SampleTableModel(FigureTableModel[SampleRow]):
@@ -156,9 +178,7 @@ class SimulationView(Tabs):
         self.addTab(self.counter_table, "Executed operations")
         self.addTab(self.event_table, "Recorded events")
 
-    def render_result(
-        self, value: SimulationResult, text: str, theme: Theme, *, stale: bool
-    ) -> None:
+    def render_result(self, value: SimulationResult, text: str, theme: Theme, *, stale: bool) -> None:
         """Show a simulation; ``text`` is its summary."""
         self.text.setText(text)
         self.traced.set_rows(value.traced)
@@ -188,14 +208,16 @@ class SimulationView(Tabs):
     def choose_modules(self, modules: frozenset[str]) -> None:
         """Select the operations of modules."""
         rows = [
-            shown for shown in range(self.traced.rowCount())
+            shown
+            for shown in range(self.traced.rowCount())
             if (row := self.traced.row_at(shown)) and row.module and inside(row.module, modules)
-        ]  # fmt: skip
+        ]
         self.traced_table.choose_rows(rows, reveal=True)
         executed = [
-            shown for shown in range(self.counters.rowCount())
+            shown
+            for shown in range(self.counters.rowCount())
             if (one := self.counters.row_at(shown)) and one.module and inside(one.module, modules)
-        ]  # fmt: skip
+        ]
         self.counter_table.choose_rows(executed, reveal=True)
 
     def _summary_page(self) -> QScrollArea:

@@ -73,8 +73,9 @@ class RunnerDialog(QDialog):
         title.setObjectName("Subheading")
         words = Label(
             "Builds with ExecuTorch's script in the background. Memory pools are sized for the "
-            "compiled program. The first build takes several minutes.", self,
-        )  # fmt: skip
+            "compiled program. The first build takes several minutes.",
+            self,
+        )
         words.setWordWrap(True)
         self.form = QFormLayout()
         self.form.setHorizontalSpacing(14)
@@ -105,12 +106,14 @@ class RunnerDialog(QDialog):
         QTimer.singleShot(0, self, self.adjustSize)
 
     def _on_accepted(self) -> None:
-        self.wanted.emit({
-            "checkout": self.checkout.text(),
-            "wanted": self.placement.currentData(),
-            "address": self.address.text().strip(),
-            "etdump": self.etdump.isChecked(),
-        })  # fmt: skip
+        self.wanted.emit(
+            {
+                "checkout": self.checkout.text(),
+                "wanted": self.placement.currentData(),
+                "address": self.address.text().strip(),
+                "etdump": self.etdump.isChecked(),
+            }
+        )
         self.accept()
 
 

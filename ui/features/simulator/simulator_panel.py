@@ -271,9 +271,7 @@ class SimulatorPanel(ResultPanel):
         split.addWidget(self._make_log())
         split.setSizes([420, 160])
         split.setCollapsible(0, False)
-        self.parts = SplitOrTabs(
-            (("Result", split), ("Setup", self.machine)), (3, 2), _WIDE_PX, self
-        )
+        self.parts = SplitOrTabs((("Result", split), ("Setup", self.machine)), (3, 2), _WIDE_PX, self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
         layout.addWidget(self.parts)
@@ -303,9 +301,7 @@ class SimulatorPanel(ResultPanel):
         if shown.value.kind != "functional":
             self._show_printed(shown.folder / LOG_FILE)
             text += f"\nFull output: {shown.folder / LOG_FILE}"
-        self.view.render_result(
-            shown.value, text, self.context.theme, stale=not shown.current
-        )  # fmt: skip
+        self.view.render_result(shown.value, text, self.context.theme, stale=not shown.current)
 
     def _show_printed(self, log: Path) -> None:
         """Show the output of a finished simulation, or the live output."""
@@ -389,16 +385,20 @@ class SimulatorPanel(ResultPanel):
             installed = find(device.simulator, settings)
             runner = runner_for(device, _memory_mode(project), settings)
         self.machine.render_machine(
-            installed.path if installed else None, runner.path if runner else None, hint,
-            fast=settings.fast, trace=settings.trace,
-        )  # fmt: skip
+            installed.path if installed else None,
+            runner.path if runner else None,
+            hint,
+            fast=settings.fast,
+            trace=settings.trace,
+        )
         self.machine.render_board(settings.board)
         program, proof = self._program(), self._proof
         is_last = proof is not None and proof[:2] == (settings.firmware, program)
         self.machine.render_firmware(
-            settings.firmware, is_proven=proof[2] if proof is not None and is_last else None,
+            settings.firmware,
+            is_proven=proof[2] if proof is not None and is_last else None,
             has_program=program is not None,
-        )  # fmt: skip
+        )
 
     def _program(self) -> Path | None:
         """Return the packed program; None if there is none."""
@@ -464,9 +464,11 @@ class SimulatorPanel(ResultPanel):
         named = load_settings().executorch
         (checkout,) = known_checkouts(named)
         dialog = RunnerDialog(
-            project.target.id, _memory_mode(project),
-            str(checkout) if named or os.path.isdir(checkout) else "", self,
-        )  # fmt: skip
+            project.target.id,
+            _memory_mode(project),
+            str(checkout) if named or os.path.isdir(checkout) else "",
+            self,
+        )
         dialog.wanted.connect(self._on_build_wanted)
         dialog.open()
 

@@ -6,14 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QHBoxLayout,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.features.timeline.timeline_plot import TimelinePlot
 from ui.shared.cost_table import OperationRow, describe_operation, operation_rows
@@ -31,13 +24,7 @@ from workbench.errors import WorkbenchError, failure
 from workbench.files import write_file
 from workbench.graph.labels import operator_name
 from workbench.graph.snapshot import GraphSnapshot
-from workbench.results import (
-    GRAPH_FILE,
-    PROGRAM_FILE,
-    CpuNode,
-    LowerResult,
-    SimulationResult,
-)
+from workbench.results import GRAPH_FILE, PROGRAM_FILE, CpuNode, LowerResult, SimulationResult
 from workbench.text import plural
 
 _MOST_LINES = 12
@@ -58,8 +45,7 @@ def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
             sentences.append(f"Without own measurement: {without_length}.")
     elif shown.spans:
         sentences.append(
-            "Dark: computing. Memory access times within an operation are unknown and drawn "
-            "from its start."
+            "Dark: computing. Memory access times within an operation are unknown and drawn from its start."
         )
     else:
         sentences.append("Nothing runs on the NPU.")
@@ -85,8 +71,10 @@ def sums_sentence(shown: Timeline, indices: Sequence[int], nodes: Sequence[CpuNo
         ]
         if shown.is_measured:
             parts.append(f"{count(sums.estimated)} estimated")
-        parts.append(f"computing {count(sums.npu)}, SRAM {count(sums.sram)}, external memory "
-                     f"{count(sums.external)} cycles estimated")  # fmt: skip
+        parts.append(
+            f"computing {count(sums.npu)}, SRAM {count(sums.sram)}, external memory "
+            f"{count(sums.external)} cycles estimated"
+        )
         parts.append(f"{count(sums.macs)} MACs")
         most_first = sorted(sums.bounds.items(), key=lambda pair: -pair[1])
         if most_first:
@@ -152,9 +140,11 @@ class TimelinePanel(ResultPanel):
             return
         run = self.read(SimulationResult, "run")
         is_of_it = (
-            run is not None and run.current and lowered.current
+            run is not None
+            and run.current
+            and lowered.current
             and is_trace_of(run.value.traced, lowered.value)
-        )  # fmt: skip
+        )
         key = (lowered.folder, run.folder if run and is_of_it else None, lowered.current)
         if key != self._key:
             self._key = key
@@ -167,15 +157,16 @@ class TimelinePanel(ResultPanel):
         if not self.has("lower") or selected.origin == self.panel_id:
             return
         modules = selected.modules or self.context.model_index.modules_of(selected.nodes)
-        indices = [
-            r.index for r in self._rows
-            if r.operation.module and inside(r.operation.module, modules)
-        ]  # fmt: skip
+        indices = [r.index for r in self._rows if r.operation.module and inside(r.operation.module, modules)]
         self.plot.leave_stretch()
-        self._sum_up(indices, [
-            number for number, stop in enumerate(self.plot.timeline.stops)
-            if any(node.node in selected.nodes for node in stop.nodes)
-        ])  # fmt: skip
+        self._sum_up(
+            indices,
+            [
+                number
+                for number, stop in enumerate(self.plot.timeline.stops)
+                if any(node.node in selected.nodes for node in stop.nodes)
+            ],
+        )
 
     def _make(self, content: QWidget) -> None:
         self.origin = Label(content)
@@ -239,9 +230,7 @@ class TimelinePanel(ResultPanel):
         if self._lowered is None:
             return
         lowered = self._lowered.value
-        traced = (
-            self._run.traced if self._run and self.cycles.currentIndex() == MEASURED else ()
-        )  # fmt: skip
+        traced = self._run.traced if self._run and self.cycles.currentIndex() == MEASURED else ()
         drawn = timeline(lowered, self._program, traced, cpu_time=self.cpu_time.isChecked())
         self.cpu_time.setVisible(bool(drawn.stops) and lowered.cpu_cycles > 0)
         origin = self.cycles.currentText()
@@ -281,10 +270,13 @@ class TimelinePanel(ResultPanel):
     def _ask_trace(self) -> None:
         project, folder = self.context.document.project, self.context.document.folder
         ask_to_save(
-            self, "Export Perfetto trace to", lambda name: self.export_trace(Path(name)),
-            f"{file_stem(project.name) if project else 'untitled'}.trace.json", start=folder,
+            self,
+            "Export Perfetto trace to",
+            lambda name: self.export_trace(Path(name)),
+            f"{file_stem(project.name) if project else 'untitled'}.trace.json",
+            start=folder,
             filters=["Trace (*.json)"],
-        )  # fmt: skip
+        )
 
     def export_trace(self, target: Path) -> None:
         """Write the shown timeline as a trace for Perfetto."""
@@ -299,9 +291,7 @@ class TimelinePanel(ResultPanel):
             write_file(target, trace(opened, self._lowered.value, self.plot.timeline))
         except OSError as error:
             message = f"{target} cannot be written: {error.strerror or error}."
-            self.context.notices.error(
-                failure(message, "Choose another folder.", code="file-not-writable")
-            )
+            self.context.notices.error(failure(message, "Choose another folder.", code="file-not-writable"))
         except WorkbenchError as error:
             self.context.notices.error(error)
         else:

@@ -80,9 +80,7 @@ def _row(covered: NDArray[np.float64], colour: QColor) -> QImage:
     # Premultiplied ARGB32, little-endian: blue, green, red, alpha.
     parts = np.asarray([colour.blueF(), colour.greenF(), colour.redF(), 1.0])
     pixels = np.ascontiguousarray(np.rint(255 * alpha[:, None] * parts).astype(np.uint8))
-    result = QImage(
-        pixels.data, len(pixels), 1, 4 * len(pixels), QImage.Format.Format_ARGB32_Premultiplied
-    )
+    result = QImage(pixels.data, len(pixels), 1, 4 * len(pixels), QImage.Format.Format_ARGB32_Premultiplied)
     return result.copy()
 
 
@@ -107,9 +105,8 @@ class LaneNames(pg.GraphicsObject):  # type: ignore[misc]
         self._font.setPixelSize(_FONT_PX)
 
     def set_names(
-        self, edges: NDArray[np.float64], texts: tuple[tuple[str, ...], ...],
-        lane: tuple[float, float],
-    ) -> None:  # fmt: skip
+        self, edges: NDArray[np.float64], texts: tuple[tuple[str, ...], ...], lane: tuple[float, float]
+    ) -> None:
         """Set the bars: ``edges`` [bars, 2] along x, two lines of text each, and the lane's y."""
         self.prepareGeometryChange()
         self._edges, self._texts, self._lane = edges, texts, lane
@@ -143,11 +140,9 @@ class LaneNames(pg.GraphicsObject):  # type: ignore[misc]
         for index in np.flatnonzero(shown & wide):
             left, right = max(starts[index], view.left()), min(ends[index], view.right())
             bar = QRectF(
-                to_screen.map(QPointF(left, self._lane[1])),
-                to_screen.map(QPointF(right, self._lane[0])),
+                to_screen.map(QPointF(left, self._lane[1])), to_screen.map(QPointF(right, self._lane[0]))
             )
-            _write(painter, metrics, bar.adjusted(_PAD_PX, _PAD_PX, -_PAD_PX, -_PAD_PX),
-                   self._texts[index])  # fmt: skip
+            _write(painter, metrics, bar.adjusted(_PAD_PX, _PAD_PX, -_PAD_PX, -_PAD_PX), self._texts[index])
         painter.restore()
 
 
@@ -170,13 +165,20 @@ MODULES, LAYERS, CPU = (4.6, 5.5), (5.6, 6.4), (6.8, 7.6)
 _ABOVE = (1.95, 7.8)
 _ALL = (-0.25, 7.8)
 _LANES = (
-    ("CPU", CPU), ("layers", LAYERS), ("modules", MODULES), ("NPU", NPU), ("commands", COMMANDS),
-    ("SRAM", SRAM), ("external\nmemory", EXTERNAL),
-)  # fmt: skip
+    ("CPU", CPU),
+    ("layers", LAYERS),
+    ("modules", MODULES),
+    ("NPU", NPU),
+    ("commands", COMMANDS),
+    ("SRAM", SRAM),
+    ("external\nmemory", EXTERNAL),
+)
 _MEASURED_LANES = 5
 _NESTED: dict[str, tuple[tuple[float, float], Callable[[Timeline], list[Slice]]]] = {
-    "layers": (LAYERS, layers), "modules": (MODULES, modules), "commands": (COMMANDS, commands),
-}  # fmt: skip
+    "layers": (LAYERS, layers),
+    "modules": (MODULES, modules),
+    "commands": (COMMANDS, commands),
+}
 _STOP_PX, _NEAR_PX = 15, 11
 _AIR = 0.02
 _RIM = 0.08
@@ -199,9 +201,11 @@ class TimelinePlot(Chart):
     stretch_chosen = Signal(float, float, bool)
 
     def __init__(
-        self, describe_span: Callable[[int], str], describe_stop: Callable[[int], str],
+        self,
+        describe_span: Callable[[int], str],
+        describe_stop: Callable[[int], str],
         parent: QWidget | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__("Timeline of one inference", "cycles", "", parent)
         self.timeline = Timeline()
         self._describe_span, self._describe_stop = describe_span, describe_stop
@@ -221,8 +225,15 @@ class TimelinePlot(Chart):
         self._names, self._stop_names = LaneNames(follows=True), LaneNames(follows=False)
         self._drag = pg.LinearRegionItem(movable=False)
         self._drag.hide()
-        for item in (*self._bars.values(), self._lines, self._names, *self._nested_names.values(),
-                     self._stop_names, self._stops, self._drag):  # fmt: skip
+        for item in (
+            *self._bars.values(),
+            self._lines,
+            self._names,
+            *self._nested_names.values(),
+            self._stop_names,
+            self._stops,
+            self._drag,
+        ):
             self.plot.addItem(item, ignoreBounds=True)
         self.tell = self._tell
         self.box.picked.connect(self._on_picked)
@@ -260,17 +271,19 @@ class TimelinePlot(Chart):
     def restyle(self, theme: Theme) -> None:
         self._theme = theme
         fills = {
-            "even": wash(theme.accent, 0.2), "odd": wash(theme.accent, 0.32),
-            "computing": wash(theme.accent, 0.42), "sram": wash(theme.good, 0.6),
-            "external": wash(theme.warning, 0.65), "chosen": wash(theme.text, 0.16),
-            "rim": wash(theme.text, 0.9), "cpu": wash(theme.bad, 0.35),
-            "commands even": wash(theme.muted, 0.3), "commands odd": wash(theme.muted, 0.5),
-        }  # fmt: skip
+            "even": wash(theme.accent, 0.2),
+            "odd": wash(theme.accent, 0.32),
+            "computing": wash(theme.accent, 0.42),
+            "sram": wash(theme.good, 0.6),
+            "external": wash(theme.warning, 0.65),
+            "chosen": wash(theme.text, 0.16),
+            "rim": wash(theme.text, 0.9),
+            "cpu": wash(theme.bad, 0.35),
+            "commands even": wash(theme.muted, 0.3),
+            "commands odd": wash(theme.muted, 0.5),
+        }
         for kind in self._nested_names:
-            fills |= {
-                f"{kind} even": wash(theme.muted, 0.2),
-                f"{kind} odd": wash(theme.muted, 0.34),
-            }
+            fills |= {f"{kind} even": wash(theme.muted, 0.2), f"{kind} odd": wash(theme.muted, 0.34)}
         for kind, colour in fills.items():
             self._bars[kind].set_colour(colour)
         self._lines.setPen(pen(theme.muted, is_dashed=True))
@@ -289,10 +302,10 @@ class TimelinePlot(Chart):
         self._bars["odd"].set_bars(edges[1::2])
         texts = tuple((s.operation.operator, s.operation.module) for s in spans)
         self._names.set_names(edges, texts, NPU)
-        figures = np.asarray([
-            (s.operation.npu_cycles, s.operation.sram_cycles, s.operation.external_cycles)
-            for s in spans
-        ], np.float64).reshape(-1, 3)  # fmt: skip
+        figures = np.asarray(
+            [(s.operation.npu_cycles, s.operation.sram_cycles, s.operation.external_cycles) for s in spans],
+            np.float64,
+        ).reshape(-1, 3)
         # Vela's figures are not shown on an axis of measured cycles.
         shown = slice(0) if self.timeline.is_measured else slice(None)
         starts = edges[shown, 0]
@@ -338,9 +351,7 @@ class TimelinePlot(Chart):
     def _stop_at(self, point: QPointF) -> int | None:
         if point.y() < (LAYERS[1] + CPU[0]) / 2 or not self.timeline.stops:
             return None
-        away = [
-            max(stop.at - point.x(), point.x() - stop.end, 0.0) for stop in self.timeline.stops
-        ]  # fmt: skip
+        away = [max(stop.at - point.x(), point.x() - stop.end, 0.0) for stop in self.timeline.stops]
         nearest = int(np.argmin(away))
         near = _NEAR_PX * float(self.box.viewPixelSize()[0])
         return nearest if away[nearest] <= near else None

@@ -34,13 +34,7 @@ from ui.shared.theme import Theme
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.studies.documents import study_folder
-from workbench.studies.training import (
-    TrainingOptions,
-    TrainingResult,
-    is_over,
-    keep_weights,
-    options_of,
-)
+from workbench.studies.training import TrainingOptions, TrainingResult, is_over, keep_weights, options_of
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -62,9 +56,8 @@ class EpochPlot(Chart):
     """
 
     def __init__(
-        self, name: str, left: str, unit: str, parent: QWidget | None = None, *,
-        is_log: bool = False,
-    ) -> None:  # fmt: skip
+        self, name: str, left: str, unit: str, parent: QWidget | None = None, *, is_log: bool = False
+    ) -> None:
         super().__init__(name, "epoch", left, parent)
         self.count_along_x()
         self._has_decades = is_log
@@ -155,19 +148,22 @@ class TrainingForm(QWidget):
         self.epochs = self._count("Epochs", standard.epochs, 1, "Passes over the samples")
         self.batch = self._count("Batch", standard.batch, 1, "Samples per step")
         self.observe = self._count(
-            "Update ranges for", standard.observe, 0,
+            "Update ranges for",
+            standard.observe,
+            0,
             "Epochs that update activation ranges; then they are frozen",
-        )  # fmt: skip
+        )
         self.observe.setSuffix(" epochs")
         self.batch_norm = self._count(
-            "Update batch norm for", standard.batch_norm, 0,
+            "Update batch norm for",
+            standard.batch_norm,
+            0,
             "Epochs that update batch-norm statistics; 0 keeps those of the float model",
-        )  # fmt: skip
+        )
         self.batch_norm.setSuffix(" epochs")
         self.patience = self._count(
-            "Stop without gain for", standard.patience, 1,
-            "Consecutive epochs without a better SQNR",
-        )  # fmt: skip
+            "Stop without gain for", standard.patience, 1, "Consecutive epochs without a better SQNR"
+        )
         self.patience.setSuffix(" epochs")
 
     @property
@@ -236,12 +232,7 @@ class TrainingPanel(Panel):
     def build(self) -> None:
         context = self.context
         self.study = StudyController(
-            "training",
-            TrainingResult,
-            context.document,
-            context.runner,
-            context.session.cache,
-            self,
+            "training", TrainingResult, context.document, context.runner, context.session.cache, self
         )
         self.study.changed.connect(lambda: self._mark("state"))
         self.preview = CandidatePreview(context.document, context.runner, context.history, self)
@@ -335,9 +326,11 @@ class TrainingPanel(Panel):
         epochs = result.epochs if result is not None else ()
         total = result.total if result is not None else self.form.epochs.value()
         self.sqnr.render_epochs(
-            np.asarray([e.sqnr_db for e in epochs]), total, result.best if result else 0,
+            np.asarray([e.sqnr_db for e in epochs]),
+            total,
+            result.best if result else 0,
             result.start_db if result else None,
-        )  # fmt: skip
+        )
         losses = np.asarray([max(e.loss, 1e-12) for e in epochs])
         self.loss.render_epochs(losses, total, result.best if result else 0)
         for plot in (self.sqnr, self.loss):
@@ -396,11 +389,7 @@ class TrainingPanel(Panel):
 
     def _on_function(self) -> None:
         function = self.function.text().strip()
-        text = (
-            f"Set training function to {function}"
-            if function
-            else ("Use built-in training function")
-        )
+        text = f"Set training function to {function}" if function else ("Use built-in training function")
         self.context.document.apply(text, lambda project: edits.train_by(project, function))
 
     def _on_preview(self) -> None:

@@ -6,15 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, Qt
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.forms import SpinBox
@@ -38,15 +30,15 @@ _WIDTH_PX = 640
 
 # Title, least and largest value, meaning.
 _SETTINGS: dict[str, tuple[str, int, int, str]] = {
-    "samples": (
-        "Samples", FEWEST_SAMPLES, 4096, "At most so many calibration samples are used"
-    ),
+    "samples": ("Samples", FEWEST_SAMPLES, 4096, "At most so many calibration samples are used"),
     "seed": ("Seed", 0, 2**31 - 1, "Chooses the samples where there are more"),
     "time_limit_s": (
-        "Time limit", 0, 7 * 24 * 3600,
+        "Time limit",
+        0,
+        7 * 24 * 3600,
         "Transforms stop after this time; layers that were changed by then are kept",
     ),
-}  # fmt: skip
+}
 _WITH = "Quantize, evaluate and compile a copy with this transform"
 _WITHOUT = "Quantize, evaluate and compile a copy without this transform"
 
@@ -143,8 +135,7 @@ class WeightTransformsPanel(Panel):
 
     def _on_preset(self, preset: ImproverPreset) -> None:
         self.context.document.apply(
-            f"Use {preset.title.lower()}",
-            lambda project: edits.use_improver_preset(project, preset.id),
+            f"Use {preset.title.lower()}", lambda project: edits.use_improver_preset(project, preset.id)
         )
         self.refresh()
 

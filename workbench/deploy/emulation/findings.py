@@ -28,80 +28,86 @@ class Check:
 
 CHECKS: dict[str, Check] = {
     "commands": Check(
-        "memory", "The NPU gets the commands of the program",
+        "memory",
+        "The NPU gets the commands of the program",
         "Link the delivered program, keep it aligned to 16 bytes, and do not write to it.",
     ),
     "constants": Check(
-        "memory", "Base address 0 has the constants of the program",
+        "memory",
+        "Base address 0 has the constants of the program",
         "Pass the constants as base 0, and scratch as base 1.",
     ),
     "reached": Check(
-        "memory", "The NPU reaches all memories of the job",
+        "memory",
+        "The NPU reaches all memories of the job",
         "Place commands, constants and scratch in SRAM, flash or DDR, not in ITCM or DTCM.",
     ),
     "scratch": Check(
-        "memory", "Scratch is large enough", "Make the pool as large as the firmware note says.",
+        "memory", "Scratch is large enough", "Make the pool as large as the firmware note says."
     ),
     "fast": Check(
-        "memory", "Fast memory is large enough",
-        "Make the fast pool as large as the firmware note says.",
+        "memory", "Fast memory is large enough", "Make the fast pool as large as the firmware note says."
     ),
     "overlap": Check(
-        "memory", "Memories of the job do not overlap",
+        "memory",
+        "Memories of the job do not overlap",
         "Give each of commands, constants, scratch and stack a place of its own.",
     ),
     "security": Check(
-        "memory", "Addresses fit the security state of the NPU",
+        "memory",
+        "Addresses fit the security state of the NPU",
         "Start the NPU secure (ethosu_init), or link to non-secure addresses.",
     ),
     "port": Check(
-        "memory", "The NPU writes through a port that can write",
+        "memory",
+        "The NPU writes through a port that can write",
         "On an Ethos-U55 let scratch use AXI port 0 (REGIONCFG 0 or 1).",
     ),
     "cleaned": Check(
-        "cache", "Inputs are cleaned from the data cache before the NPU starts",
+        "cache",
+        "Inputs are cleaned from the data cache before the NPU starts",
         "Clean all of scratch in ethosu_flush_dcache, or place it in memory that is not cached.",
     ),
     "invalidated": Check(
-        "cache", "Outputs are invalidated in the data cache before they are read",
+        "cache",
+        "Outputs are invalidated in the data cache before they are read",
         "Invalidate all of scratch in ethosu_invalidate_dcache.",
     ),
-    "lines": Check(
-        "cache", "Scratch begins with a cache line", "Align it to 32 bytes.",
-    ),
+    "lines": Check("cache", "Scratch begins with a cache line", "Align it to 32 bytes."),
     "handler": Check(
-        "interrupt", "The vector table has a handler for the NPU",
+        "interrupt",
+        "The vector table has a handler for the NPU",
         "Set the vector of the NPU's interrupt to a function that calls ethosu_irq_handler.",
     ),
     "handled": Check(
-        "interrupt", "The interrupt of the NPU is handled",
+        "interrupt",
+        "The interrupt of the NPU is handled",
         "Enable it in the NVIC, with a priority that nothing masks, and clear it in the handler.",
     ),
     "registers": Check(
-        "driver", "The driver accesses the registers as they can be accessed",
+        "driver",
+        "The driver accesses the registers as they can be accessed",
         "Use Arm's driver for the family of the NPU.",
     ),
     "accepted": Check(
-        "driver", "The driver reports no error", "See its message; the build must name the device.",
+        "driver", "The driver reports no error", "See its message; the build must name the device."
     ),
     "started": Check(
-        "driver", "The NPU is started", "Check the base address (--base), and that the code runs.",
+        "driver", "The NPU is started", "Check the base address (--base), and that the code runs."
     ),
-    "executed": Check(
-        "driver", "The NPU executes the commands", "Compile the program again.",
-    ),
-    "exceptions": Check(
-        "runtime", "The processor has no fault", "See the address and the line.",
-    ),
+    "executed": Check("driver", "The NPU executes the commands", "Compile the program again."),
+    "exceptions": Check("runtime", "The processor has no fault", "See the address and the line."),
     "untouched": Check(
-        "runtime", "Nothing touches scratch while the NPU runs",
+        "runtime",
+        "Nothing touches scratch while the NPU runs",
         "Wait for the NPU (ethosu_wait, or the interrupt) before inputs or outputs are used.",
     ),
     "ends": Check(
-        "runtime", "The firmware ends with exit code 0",
+        "runtime",
+        "The firmware ends with exit code 0",
         "End it by semihosting (_exit) with 0 if its outputs are right.",
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

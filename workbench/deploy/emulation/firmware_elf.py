@@ -19,9 +19,17 @@ _ARM = "EM_ARM"
 _MOST_BYTES = 512 << 20
 # What the library raises for files whose tables do not fit each other.
 _DAMAGED = (
-    ELFError, DWARFError, ValueError, LookupError, AssertionError, AttributeError, TypeError,
-    ArithmeticError, RecursionError, MemoryError,
-)  # fmt: skip
+    ELFError,
+    DWARFError,
+    ValueError,
+    LookupError,
+    AssertionError,
+    AttributeError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+)
 
 
 @dataclass(frozen=True)
@@ -63,9 +71,10 @@ class FirmwareElf:
         except _DAMAGED as error:
             raise failure(
                 f"{path.name} is no complete ELF file: {error}.",
-                "Give the linked firmware, not an image made by objcopy.", place,
+                "Give the linked firmware, not an image made by objcopy.",
+                place,
                 code="firmware-not-elf",
-            ) from error  # fmt: skip
+            ) from error
         if machine != _ARM or bits != 32:
             text = f"{path.name} is for another processor ({machine}, {bits} bits)."
             raise failure(text, "Build for a Cortex-M55.", place, code="firmware-other-processor")

@@ -72,8 +72,7 @@ class Sources:
         """The version that the driver's header gives; "" if it gives none."""
         text = (self.driver / "include" / "ethosu_driver.h").read_text("utf-8", "replace")
         parts = [
-            re.search(rf"ETHOSU_DRIVER_VERSION_{part}\s+(\d+)", text)
-            for part in ("MAJOR", "MINOR", "PATCH")
+            re.search(rf"ETHOSU_DRIVER_VERSION_{part}\s+(\d+)", text) for part in ("MAJOR", "MINOR", "PATCH")
         ]
         return ".".join(match[1] for match in parts if match)
 
@@ -88,16 +87,18 @@ def sources(driver: Path, cmsis: Path) -> Sources:
         raise failure(
             f"{driver} has no src/ethosu_driver.c.",
             "Give a checkout of Arm's ethos-u-core-driver.",
-            Place(kind="option", id="--driver"), code="driver-checkout-missing",
-        )  # fmt: skip
+            Place(kind="option", id="--driver"),
+            code="driver-checkout-missing",
+        )
     for folder in (cmsis, cmsis / "CMSIS" / "Core" / "Include"):
         if (folder / "cmsis_compiler.h").is_file():
             return Sources(driver.absolute(), folder.absolute())
     raise failure(
         f"{cmsis} has no CMSIS/Core/Include/cmsis_compiler.h.",
         "Give a checkout of CMSIS 5 or 6.",
-        Place(kind="option", id="--cmsis"), code="cmsis-checkout-missing",
-    )  # fmt: skip
+        Place(kind="option", id="--cmsis"),
+        code="cmsis-checkout-missing",
+    )
 
 
 def write_project(program: Path, folder: Path, *, seed: int = 1) -> list[Path]:
@@ -121,9 +122,14 @@ def write_project(program: Path, folder: Path, *, seed: int = 1) -> list[Path]:
     # A name may end the comment that it is written into.
     name = re.sub(r"[^\w. -]", "_", program.name)
     header = _HEADER.format(
-        name=name, target=target, declarations="\n".join(parts.declarations),
-        rows="\n".join(rows), count=len(rows), scratch=scratch, fast=fast,
-    )  # fmt: skip
+        name=name,
+        target=target,
+        declarations="\n".join(parts.declarations),
+        rows="\n".join(rows),
+        count=len(rows),
+        scratch=scratch,
+        fast=fast,
+    )
     memory = "SRAM" if scratch + fast + 64 <= _SRAM_BYTES else "DDR"
     for name in _TEMPLATES:
         text = (resources() / "firmware" / name).read_text("utf-8")
@@ -233,18 +239,25 @@ def _words(target: str, folder: Path, checkouts: Sources, *, cached: bool) -> li
     device = "ethosu_device_u85.c" if family == "u85" else "ethosu_device_u55_u65.c"
     names = ("ethosu_driver.c", "ethosu_pmu.c", device)
     included = (folder, checkouts.driver / "include", checkouts.driver / "src", checkouts.cmsis)
-    files = [
-        folder / "main.c",
-        folder / "program.S",
-        *(checkouts.driver / "src" / n for n in names),
-    ]
+    files = [folder / "main.c", folder / "program.S", *(checkouts.driver / "src" / n for n in names)]
     return [
-        *_CPU, f"-DETHOSU_ARCH={family}", f"-DETHOSU_MACS={macs}", f"-DETHOS{family.upper()}",
-        "-DETHOSU_LOG_ENABLE=1", "-DETHOSU_LOG_SEVERITY=1", *(["-DDATA_CACHE"] if cached else []),
-        *(f"-I{path}" for path in included), *_for_assembler("-I", str(folder)), *map(str, files),
-        "-nostartfiles", "--specs=rdimon.specs", "-T", str(folder / "mps3_an547.ld"),
-        "-o", str(folder / ELF),
-    ]  # fmt: skip
+        *_CPU,
+        f"-DETHOSU_ARCH={family}",
+        f"-DETHOSU_MACS={macs}",
+        f"-DETHOS{family.upper()}",
+        "-DETHOSU_LOG_ENABLE=1",
+        "-DETHOSU_LOG_SEVERITY=1",
+        *(["-DDATA_CACHE"] if cached else []),
+        *(f"-I{path}" for path in included),
+        *_for_assembler("-I", str(folder)),
+        *map(str, files),
+        "-nostartfiles",
+        "--specs=rdimon.specs",
+        "-T",
+        str(folder / "mps3_an547.ld"),
+        "-o",
+        str(folder / ELF),
+    ]
 
 
 def _for_assembler(*words: str) -> list[str]:
@@ -259,6 +272,8 @@ def _settings(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         pass
     raise failure(
-        f"{folder} is no firmware project.", "Make one: workbench firmware new FILE.pte --out DIR.",
-        Place(kind="file", id=str(folder)), code="firmware-project-missing",
-    )  # fmt: skip
+        f"{folder} is no firmware project.",
+        "Make one: workbench firmware new FILE.pte --out DIR.",
+        Place(kind="file", id=str(folder)),
+        code="firmware-project-missing",
+    )

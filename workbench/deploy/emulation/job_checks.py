@@ -39,9 +39,19 @@ class JobChecks:
     def before(self, job: Job, *, cached: bool) -> None:
         """Find the delegate of a job, and check its memories; set its fault if it cannot run."""
         self._proof.checked |= {
-            "commands", "reached", "constants", "scratch", "overlap", "security", "handler",
-            "started", "executed", "registers", "handled", "accepted",
-        }  # fmt: skip
+            "commands",
+            "reached",
+            "constants",
+            "scratch",
+            "overlap",
+            "security",
+            "handler",
+            "started",
+            "executed",
+            "registers",
+            "handled",
+            "accepted",
+        }
         self._match(job)
         self._vector()
         if job.delegate is None:
@@ -77,15 +87,18 @@ class JobChecks:
             nearest = max(self._delegates, key=lambda d: _equal_bytes(d.stream, job.stream))
             same = _equal_bytes(nearest.stream, job.stream)
             self._found(
-                "commands", f"The commands differ from those of delegate {nearest.index} from byte "
-                f"{same:,} of {len(nearest.stream):,} on", job.qbase,
-            )  # fmt: skip
+                "commands",
+                f"The commands differ from those of delegate {nearest.index} from byte "
+                f"{same:,} of {len(nearest.stream):,} on",
+                job.qbase,
+            )
 
     def _spans(self, job: Job, delegate: Delegate) -> dict[str, tuple[int, int]]:
         sizes = {
-            CONSTANTS: len(delegate.weights), SCRATCH: delegate.scratch_bytes,
+            CONSTANTS: len(delegate.weights),
+            SCRATCH: delegate.scratch_bytes,
             FAST_SCRATCH: delegate.fast_bytes,
-        }  # fmt: skip
+        }
         spans = {
             _NAMES[region]: (job.bases[region], job.bases[region] + size)
             for region, size in sizes.items()
@@ -112,14 +125,15 @@ class JobChecks:
         if held != delegate.weights:
             same = _equal_bytes(held, delegate.weights)
             self._found(
-                "constants", f"Base address 0 does not have the constants of delegate "
-                f"{delegate.index}: byte {same:,} differs", address,
-            )  # fmt: skip
+                "constants",
+                f"Base address 0 does not have the constants of delegate "
+                f"{delegate.index}: byte {same:,} differs",
+                address,
+            )
 
     def _rooms(self, job: Job, delegate: Delegate) -> None:
         """Check that the firmware's objects hold what the NPU uses from the base addresses on."""
-        rows = (("scratch", SCRATCH, delegate.scratch_bytes), ("fast", FAST_SCRATCH,
-                                                               delegate.fast_bytes))  # fmt: skip
+        rows = (("scratch", SCRATCH, delegate.scratch_bytes), ("fast", FAST_SCRATCH, delegate.fast_bytes))
         for check, region, needed in rows:
             if not needed:
                 continue
@@ -131,16 +145,15 @@ class JobChecks:
             over = [s.name for s in self._elf.over(held.end, start + needed)][:3]
             beyond = f", over {', '.join(over)}" if over else ""
             self._found(
-                check, f"{_NAMES[region]} has {held.end - start:,} bytes, the NPU uses "
-                f"{needed:,}{beyond}", start,
-            )  # fmt: skip
+                check,
+                f"{_NAMES[region]} has {held.end - start:,} bytes, the NPU uses {needed:,}{beyond}",
+                start,
+            )
 
     def _overlaps(self, spans: dict[str, tuple[int, int]]) -> None:
         for (name, span), (other, second) in combinations(spans.items(), 2):
             if span[0] < second[1] and second[0] < span[1]:
-                self._found(
-                    "overlap", f"{name} and {other.lower()} overlap", max(span[0], second[0])
-                )
+                self._found("overlap", f"{name} and {other.lower()} overlap", max(span[0], second[0]))
         stack = self._qemu.gdb.registers()[SP]
         start, end = spans.get("Scratch", (0, 0))
         if start < stack < end:

@@ -19,7 +19,16 @@ from workbench.npu.state import Options, State, WeightCache
 from workbench.pte import vela_stream
 
 ID, STATUS, CMD, RESET, QBASE, QREAD, QSIZE, PROT, CONFIG = (
-    0x00, 0x04, 0x08, 0x0C, 0x10, 0x18, 0x20, 0x24, 0x28)  # fmt: skip
+    0x00,
+    0x04,
+    0x08,
+    0x0C,
+    0x10,
+    0x18,
+    0x20,
+    0x24,
+    0x28,
+)
 REGIONCFG, BASES = 0x3C, 0x80
 READ_ONLY = (ID, STATUS, QREAD, PROT, CONFIG)
 # Bits of CMD and STATUS.
@@ -33,11 +42,18 @@ _COUNTERS = 31 << 11
 # ID, and CONFIG of each device, as Vela 5.1.0 writes them into the header of a command stream.
 _IDS = {"ethos-u55": 0x10066001, "ethos-u65": 0x10066001, "ethos-u85": 0x20007000}
 CONFIGURATIONS = {
-    "ethos-u55-32": 0x1005, "ethos-u55-64": 0x1006, "ethos-u55-128": 0x1807,
-    "ethos-u55-256": 0x3008, "ethos-u65-256": 0x10003008, "ethos-u65-512": 0x10006009,
-    "ethos-u85-128": 0x20000117, "ethos-u85-256": 0x20000118, "ethos-u85-512": 0x20001119,
-    "ethos-u85-1024": 0x2000251A, "ethos-u85-2048": 0x2000261B,
-}  # fmt: skip
+    "ethos-u55-32": 0x1005,
+    "ethos-u55-64": 0x1006,
+    "ethos-u55-128": 0x1807,
+    "ethos-u55-256": 0x3008,
+    "ethos-u65-256": 0x10003008,
+    "ethos-u65-512": 0x10006009,
+    "ethos-u85-128": 0x20000117,
+    "ethos-u85-256": 0x20000118,
+    "ethos-u85-512": 0x20001119,
+    "ethos-u85-1024": 0x2000251A,
+    "ethos-u85-2048": 0x2000261B,
+}
 Read = Callable[[int, int], bytes]
 Write = Callable[[int, bytes], None]
 
@@ -58,11 +74,14 @@ class Bank:
 
 # The Corstone-300 of the AN547 (Arm DAI 0547, memory map). ITCM and DTCM are the processor's own.
 CORSTONE_300 = (
-    Bank("SRAM (FPGA)", 0x01000000, 2 << 20), Bank("SRAM (FPGA, secure)", 0x11000000, 2 << 20),
-    Bank("SRAM", 0x21000000, 4 << 20), Bank("SRAM (secure)", 0x31000000, 4 << 20),
-    Bank("QSPI", 0x28000000, 8 << 20), Bank("QSPI (secure)", 0x38000000, 8 << 20),
+    Bank("SRAM (FPGA)", 0x01000000, 2 << 20),
+    Bank("SRAM (FPGA, secure)", 0x11000000, 2 << 20),
+    Bank("SRAM", 0x21000000, 4 << 20),
+    Bank("SRAM (secure)", 0x31000000, 4 << 20),
+    Bank("QSPI", 0x28000000, 8 << 20),
+    Bank("QSPI (secure)", 0x38000000, 8 << 20),
     Bank("DDR", 0x60000000, 2 << 30),
-)  # fmt: skip
+)
 
 
 def bank_at(address: int, banks: tuple[Bank, ...] = CORSTONE_300) -> Bank | None:
@@ -179,11 +198,13 @@ class NpuDevice:
         rights = self._registers[PROT]
         self._status = self._status & ~(_BUS_ERROR | _PARSE_ERROR | _ENDED) | _RUNNING
         self.waiting = Job(
-            qbase=self._wide(QBASE), qsize=self._registers.get(QSIZE, 0),
+            qbase=self._wide(QBASE),
+            qsize=self._registers.get(QSIZE, 0),
             bases=tuple(self._wide(BASES + 8 * region) for region in range(REGIONS)),
-            regioncfg=self._registers.get(REGIONCFG, 0), secure=not rights & _NON_SECURE,
+            regioncfg=self._registers.get(REGIONCFG, 0),
+            secure=not rights & _NON_SECURE,
             privileged=bool(rights & _USER),
-        )  # fmt: skip
+        )
         return self.waiting
 
     def finish(self) -> None:

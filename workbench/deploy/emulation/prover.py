@@ -43,16 +43,31 @@ LINES = range(32, 128)
 _MOST_S = 86_400
 # Registers of the System Control Block, and of the interrupt controller (Armv8-M, chapter D1.2).
 _CCR, _CFSR, _NVIC_ENABLED, _NVIC_PENDING, _NVIC_ACTIVE, _NVIC_PRIORITY = (
-    0xE000ED14, 0xE000ED28, 0xE000E100, 0xE000E200, 0xE000E300, 0xE000E400)  # fmt: skip
+    0xE000ED14,
+    0xE000ED28,
+    0xE000E100,
+    0xE000E200,
+    0xE000E300,
+    0xE000E400,
+)
 _DATA_CACHE = 1 << 16
 # Cache maintenance: DCIMVAC to DCCISW; those by set and way concern the whole cache.
 _MAINTENANCE, _MAINTENANCE_BYTES = 0xE000EF5C, 0x1C
 _WHOLE_CACHE = {0xE000EF60, 0xE000EF6C, 0xE000EF74}
 _FAULTS = {
-    0: "IACCVIOL", 1: "DACCVIOL", 8: "IBUSERR", 9: "PRECISERR", 10: "IMPRECISERR",
-    16: "UNDEFINSTR", 17: "INVSTATE", 18: "INVPC", 19: "NOCP", 20: "STKOF", 24: "UNALIGNED",
+    0: "IACCVIOL",
+    1: "DACCVIOL",
+    8: "IBUSERR",
+    9: "PRECISERR",
+    10: "IMPRECISERR",
+    16: "UNDEFINSTR",
+    17: "INVSTATE",
+    18: "INVPC",
+    19: "NOCP",
+    20: "STKOF",
+    24: "UNALIGNED",
     25: "DIVBYZERO",
-}  # fmt: skip
+}
 _BFARVALID = 15
 _PRIMASK, _BASEPRI = 16, 17
 # The driver's own messages of errors, and those of ExecuTorch.
@@ -85,9 +100,7 @@ class Board:
     folder: Path | None = None
 
 
-def prove(
-    elf: Path, program: Path, board: Board, cancelled: Callable[[], bool] = lambda: False
-) -> Proof:
+def prove(elf: Path, program: Path, board: Board, cancelled: Callable[[], bool] = lambda: False) -> Proof:
     """Run firmware on an emulated Cortex-M55, and return what was seen.
 
     Args:
@@ -138,17 +151,20 @@ def delegates_of(program: Path, target: str = "") -> list[Delegate]:
     parts = [d for d in decode(data).method("").delegates if d.backend == vela_stream.ETHOS_U]
     if not parts:
         raise failure(
-            f"{program.name} uses no Ethos-U.", "Give a program that was compiled for one.", place,
+            f"{program.name} uses no Ethos-U.",
+            "Give a program that was compiled for one.",
+            place,
             code="program-without-npu",
-        )  # fmt: skip
+        )
     delegates = [_delegate(index, bytes(part.data)) for index, part in enumerate(parts)]
     for delegate in delegates:
         if target and delegate.target != target:
             raise failure(
                 f"{program.name} is for {delegate.target}, not for {target}.",
-                "Give the device that it was compiled for: --target.", place,
+                "Give the device that it was compiled for: --target.",
+                place,
                 code="program-for-other-npu",
-            )  # fmt: skip
+            )
     return delegates
 
 
@@ -156,16 +172,13 @@ def _delegate(index: int, blob: bytes) -> Delegate:
     machine, blocks = Machine(blob, index=index), vela_stream.blocks(blob)
     payload = bytes(blocks["cmd_data"].data)
     weights = bytes(blocks["weight_data"].data) if "weight_data" in blocks else b""
-    return Delegate(
-        index, blob, payload, stream_bytes(payload), weights, machine, _fast_bytes(machine)
-    )
+    return Delegate(index, blob, payload, stream_bytes(payload), weights, machine, _fast_bytes(machine))
 
 
 def _fast_bytes(machine: Machine) -> int:
     """Return how much of region 2 the commands use [bytes]; the program does not say it."""
     uses = any(
-        command.name.endswith("_REGION") and command.parameter == FAST_SCRATCH
-        for command in machine.commands
+        command.name.endswith("_REGION") and command.parameter == FAST_SCRATCH for command in machine.commands
     )
     if not uses:
         return 0
@@ -183,9 +196,8 @@ class _Session:
         self.proof = proof
         self._size = 0x2000 if "u85" in board.target else 0x1000
         self._npu = NpuDevice(
-            board.target, qemu.read, qemu.write,
-            lambda level: qemu.set_line(board.irq, raised=level),
-        )  # fmt: skip
+            board.target, qemu.read, qemu.write, lambda level: qemu.set_line(board.irq, raised=level)
+        )
         self._checks = JobChecks(proof, qemu, elf, delegates, board.irq)
         self._job: Job | None = None
         self._handlers: set[int] = set()
@@ -341,11 +353,18 @@ class _Session:
     def _start(self, job: Job) -> None:
         self._job = job
         self._checks.before(job, cached=self._caches_on)
-        self.proof.jobs.append({
-            "delegate": job.delegate.index if job.delegate else None, "qbase": job.qbase,
-            "qsize": job.qsize, "bases": list(job.bases[:3]), "regioncfg": job.regioncfg,
-            "secure": job.secure, "privileged": job.privileged, "operations": 0,
-        })  # fmt: skip
+        self.proof.jobs.append(
+            {
+                "delegate": job.delegate.index if job.delegate else None,
+                "qbase": job.qbase,
+                "qsize": job.qsize,
+                "bases": list(job.bases[:3]),
+                "regioncfg": job.regioncfg,
+                "secure": job.secure,
+                "privileged": job.privileged,
+                "operations": 0,
+            }
+        )
         if self._caches_on and job.delegate is not None and not job.fault:
             spans = [(job.bases[p.region] + p.offset, p.bytes) for p in job.delegate.machine.inputs]
             self._check_lines("cleaned", "inputs were not cleaned before the NPU starts", spans)
@@ -426,9 +445,7 @@ class _Session:
         place = self._gdb.word(registers[SP] + 24)
         number = self._gdb.status() & 0x1FF
         kind = ", ".join(names) or "no cause in CFSR"
-        self._found(
-            "exceptions", f"The processor faults (exception {number}, {kind}){where}", place
-        )
+        self._found("exceptions", f"The processor faults (exception {number}, {kind}){where}", place)
 
     def _interrupt_lost(self) -> None:
         gdb, irq = self._gdb, self._board.irq

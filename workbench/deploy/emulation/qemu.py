@@ -82,8 +82,9 @@ class Qemu:
                 raise failure(
                     f"QEMU does not start with {elf.name}: {self.output() or error}",
                     f"The firmware must be for {MACHINE}, linked to the memories of the AN547.",
-                    Place(kind="file", id=str(elf)), code="emulation-not-started",
-                ) from error  # fmt: skip
+                    Place(kind="file", id=str(elf)),
+                    code="emulation-not-started",
+                ) from error
             stack.callback(self._qtest.close)
             with (self._folder / "ddr").open("r+b") as file:
                 self._ddr = stack.enter_context(mmap.mmap(file.fileno(), _DDR_BYTES))
@@ -91,9 +92,7 @@ class Qemu:
             (self._folder / "ddr").unlink()
             self._stack = stack.pop_all()
 
-    def _started(
-        self, elf: Path, arguments: Sequence[str], folder: Path | None
-    ) -> subprocess.Popen[bytes]:
+    def _started(self, elf: Path, arguments: Sequence[str], folder: Path | None) -> subprocess.Popen[bytes]:
         here = self._folder
         # The machine's DDR is a file, so that large memories are read and written at once.
         with (here / "ddr").open("wb") as file:

@@ -16,9 +16,15 @@ _ALL = 0xFFFFFFFF
 _PC = 15
 # Stores and loads with a register offset: (load, bytes, signed).
 _WITH_REGISTER = (
-    (False, 4, False), (False, 2, False), (False, 1, False), (True, 1, True),
-    (True, 4, False), (True, 2, False), (True, 1, False), (True, 2, True),
-)  # fmt: skip
+    (False, 4, False),
+    (False, 2, False),
+    (False, 1, False),
+    (True, 1, True),
+    (True, 4, False),
+    (True, 2, False),
+    (True, 1, False),
+    (True, 2, True),
+)
 # Bytes of the forms with a short offset, by the four highest bits.
 _WITH_OFFSET = {6: 4, 7: 1, 8: 2}
 # Bytes of loads that acquire and stores that release, by bits 4 to 7 of the second half.

@@ -203,9 +203,7 @@ def _flash(words: list[str], log: Path, link: BoardLink, cancelled: Callable[[],
     import os
 
     lines: list[str] = []
-    ending = execute(
-        words, Path.cwd(), os.environ, log, link.timeout_s, Hooks(lines.append, cancelled)
-    )
+    ending = execute(words, Path.cwd(), os.environ, log, link.timeout_s, Hooks(lines.append, cancelled))
     if ending.by == "itself" and ending.code == 0:
         return
     reasons = {
@@ -239,9 +237,8 @@ class _Reading:
     rest: str = ""
 
     def follow(
-        self, port: Serial, keep: Callable[[bytes], object], deadline: float,
-        cancelled: Callable[[], bool],
-    ) -> _Ended:  # fmt: skip
+        self, port: Serial, keep: Callable[[bytes], object], deadline: float, cancelled: Callable[[], bool]
+    ) -> _Ended:
         """Read until the program has ended, the time is over, or the board is gone."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         while True:
@@ -310,9 +307,7 @@ def _limits(dtype: str) -> tuple[float, float] | None:
     return (np.iinfo(kind).min, np.iinfo(kind).max) if kind.kind in "iu" else None
 
 
-def _report(
-    link: BoardLink, program: BoardProgram, reading: _Reading, ended: _Ended
-) -> SimulationReport:
+def _report(link: BoardLink, program: BoardProgram, reading: _Reading, ended: _Ended) -> SimulationReport:
     uart = reading.uart
     good = ended == "completed" and uart.model_ok is not False
     resets = f" after {plural(reading.resets, 'reset')}" if reading.resets else ""
@@ -329,11 +324,20 @@ def _report(
     if ended == "timeout" and not uart.lines:
         reason = f"The board printed nothing within {link.timeout_s:g} s."
     return SimulationReport(
-        simulator=f"board at {link.port}", version="", target=program.target, fast=False,
-        succeeded=good, exit_reason=reason, samples=1, measurements=uart.measurements,
-        pools=tuple(uart.pools.values()), bundle=tuple(uart.bundle),
-        diagnoses=tuple(uart.diagnoses), lines=uart.lines, last_lines=tuple(uart.last_lines),
-    )  # fmt: skip
+        simulator=f"board at {link.port}",
+        version="",
+        target=program.target,
+        fast=False,
+        succeeded=good,
+        exit_reason=reason,
+        samples=1,
+        measurements=uart.measurements,
+        pools=tuple(uart.pools.values()),
+        bundle=tuple(uart.bundle),
+        diagnoses=tuple(uart.diagnoses),
+        lines=uart.lines,
+        last_lines=tuple(uart.last_lines),
+    )
 
 
 def require(outcome: BoardOutcome) -> None:
@@ -347,9 +351,5 @@ def require(outcome: BoardOutcome) -> None:
         return
     cause = next((f"{d.cause} {d.remedy}" for d in report.diagnoses), "See the lines of the log.")
     raise failure(
-        report.exit_reason,
-        cause,
-        _WHERE,
-        details="\n".join(report.last_lines),
-        code="board-run-failed",
+        report.exit_reason, cause, _WHERE, details="\n".join(report.last_lines), code="board-run-failed"
     )

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from workbench.deploy.simulators import discovery
-from workbench.deploy.simulators.discovery import (
-    Device,
-    Installed,
-    MachineSettings,
-    device_of,
-    load_settings,
-)
+from workbench.deploy.simulators.discovery import Device, Installed, MachineSettings, device_of, load_settings
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import read_limited
 from workbench.pte.description import describe
@@ -117,8 +111,7 @@ def _family(runner: RunnerElf, device: Device) -> Iterator[ErrorInfo]:
     if runner.families and device.family not in runner.families:
         names = " or ".join(f"Ethos-{family.upper()}" for family in runner.families)
         yield _problem(
-            f"The runner {runner.path.name} was built for {names}, "
-            f"not for Ethos-{device.family.upper()}.",
+            f"The runner {runner.path.name} was built for {names}, not for Ethos-{device.family.upper()}.",
             f"Choose a runner built with --target={device.target}.",
             code="runner-npu-mismatch",
         )
@@ -312,18 +305,12 @@ def read_runner(path: Path) -> RunnerElf:
         return RunnerElf(path, data, _runner_elf_pools(data))
     except (struct.error, IndexError) as error:
         raise _wrong(
-            path,
-            "is truncated or damaged",
-            "Build or copy it again.",
-            code="runner-damaged",
+            path, "is truncated or damaged", "Build or copy it again.", code="runner-damaged"
         ) from error
 
 
 def _runner_elf_pools(data: bytes) -> dict[str, int]:
-    offset, size, count = (
-        struct.unpack_from("<I", data, 32)[0],
-        *struct.unpack_from("<HH", data, 46),
-    )
+    offset, size, count = (struct.unpack_from("<I", data, 32)[0], *struct.unpack_from("<HH", data, 46))
     if not offset or size != _SECTION.size:
         return {}
     sections = [_SECTION.unpack_from(data, offset + i * size) for i in range(count)]
@@ -344,9 +331,7 @@ def _runner_elf_pools(data: bytes) -> dict[str, int]:
 
 
 def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
-    return failure(
-        f"The runner {path.name} {what}.", hint, Place(kind="file", id=str(path)), code=code
-    )
+    return failure(f"The runner {path.name} {what}.", hint, Place(kind="file", id=str(path)), code=code)
 
 
 _PLACEMENTS = ("semihosting", "unknown", "embedded", "bare")
@@ -397,9 +382,7 @@ def setup_for(target: str, memory_mode: str) -> Setup | ErrorInfo:
     if installed is None:
         message = f"No simulator for {target}: {device.simulator.binary} was not found."
         return ErrorInfo(
-            message=message,
-            hint=discovery.how_to_get(device.simulator),
-            code="simulator-not-installed",
+            message=message, hint=discovery.how_to_get(device.simulator), code="simulator-not-installed"
         )
     return Setup(device, installed, runner, settings)
 

@@ -48,26 +48,19 @@ _BOUNDS = (
     ("MAC_ACTIVE", "The MAC array is busy for {share:.0%} of the cycles: compute-bound."),
     (
         "WD_ACTIVE",
-        "Weights are decoded for {share:.0%} of the cycles: pruned or 4-bit weights "
-        "would be faster.",
+        "Weights are decoded for {share:.0%} of the cycles: pruned or 4-bit weights would be faster.",
     ),
     (
         "EXT_RD_DATA_BEAT_RECEIVED",
         "External memory delivers {share:.2f} beats per cycle: bound by its reads. A "
         "larger cache or smaller weights help.",
     ),
-    (
-        "SRAM_RD_DATA_BEAT_RECEIVED",
-        "SRAM delivers {share:.2f} beats per cycle: bound by reading tensors.",
-    ),
+    ("SRAM_RD_DATA_BEAT_RECEIVED", "SRAM delivers {share:.2f} beats per cycle: bound by reading tensors."),
     (
         "AXI1_RD_DATA_BEAT_RECEIVED",
         "Flash or DRAM delivers {share:.2f} beats per cycle: bound by reading weights.",
     ),
-    (
-        "AXI0_RD_DATA_BEAT_RECEIVED",
-        "SRAM delivers {share:.2f} beats per cycle: bound by reading tensors.",
-    ),
+    ("AXI0_RD_DATA_BEAT_RECEIVED", "SRAM delivers {share:.2f} beats per cycle: bound by reading tensors."),
 )
 
 
@@ -128,9 +121,16 @@ class Trace:
 
 # What Python raises for a trace of another structure; OverflowError: a time that is infinite.
 _DAMAGED = (
-    OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, AttributeError, OverflowError,
+    OSError,
+    EOFError,
+    zlib.error,
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    OverflowError,
     RecursionError,
-)  # fmt: skip
+)
 _MOST_READINGS = 2_000_000
 _MOST_EVENT_BYTES = 64 << 20
 
@@ -227,12 +227,16 @@ def traced(
         return ()
     return tuple(
         TracedOperation(
-            delegate=report.delegate, operator=row.operator, name=row.name, module=row.module,
-            estimated=row.cycles, cycles=cycles,
+            delegate=report.delegate,
+            operator=row.operator,
+            name=row.name,
+            module=row.module,
+            estimated=row.cycles,
+            cycles=cycles,
         )
         for index, report in enumerate(reports)
         for row, cycles in _measured(invocations[index : whole : len(reports)], report)
-    )  # fmt: skip
+    )
 
 
 def _measured(

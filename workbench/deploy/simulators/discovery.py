@@ -66,19 +66,39 @@ _MPS4 = (
 
 SIMULATORS: tuple[Simulator, ...] = (
     Simulator(
-        "u55", "FVP_Corstone_SSE-300_Ethos-U55", "Corstone-300 with Ethos-U55",
-        "ethosu", "cpu0", _MPS3, 8, "FVP*orstone*300*", "Corstone-300",
+        "u55",
+        "FVP_Corstone_SSE-300_Ethos-U55",
+        "Corstone-300 with Ethos-U55",
+        "ethosu",
+        "cpu0",
+        _MPS3,
+        8,
+        "FVP*orstone*300*",
+        "Corstone-300",
     ),
     Simulator(
-        "u65", "FVP_Corstone_SSE-300_Ethos-U65", "Corstone-300 with Ethos-U65",
-        "ethosu", "cpu0", _MPS3, 16, "FVP*orstone*300*", "Corstone-300",
+        "u65",
+        "FVP_Corstone_SSE-300_Ethos-U65",
+        "Corstone-300 with Ethos-U65",
+        "ethosu",
+        "cpu0",
+        _MPS3,
+        16,
+        "FVP*orstone*300*",
+        "Corstone-300",
     ),
     Simulator(
-        "u85", "FVP_Corstone_SSE-320", "Corstone-320 with Ethos-U85",
-        "mps4_board.subsystem.ethosu", "mps4_board.subsystem.cpu0", _MPS4, 16,
-        "FVP*orstone*320*", "Corstone-320",
+        "u85",
+        "FVP_Corstone_SSE-320",
+        "Corstone-320 with Ethos-U85",
+        "mps4_board.subsystem.ethosu",
+        "mps4_board.subsystem.cpu0",
+        _MPS4,
+        16,
+        "FVP*orstone*320*",
+        "Corstone-320",
     ),
-)  # fmt: skip
+)
 SIMULATORS_BY_FAMILY = {simulator.family: simulator for simulator in SIMULATORS}
 
 
@@ -170,13 +190,9 @@ def check(installed: Installed) -> None:
     """
     path = installed.path
     if not os.path.isfile(path):
-        raise _wrong(
-            path, "does not exist", how_to_get(installed.simulator), code="simulator-missing"
-        )
+        raise _wrong(path, "does not exist", how_to_get(installed.simulator), code="simulator-missing")
     if not os.access(path, os.X_OK):
-        raise _wrong(
-            path, "is not executable", f"Run: chmod +x '{path}'", code="simulator-not-executable"
-        )
+        raise _wrong(path, "is not executable", f"Run: chmod +x '{path}'", code="simulator-not-executable")
     with path.open("rb") as file:
         head = file.read(20)
     if head[:4] == b"\x7fELF" and len(head) == 20:
@@ -186,8 +202,7 @@ def check(installed: Installed) -> None:
             raise _wrong(
                 path,
                 f"is built for {built}; this machine is {platform.machine()}",
-                "Download the archive for this machine: Linux64 for x86-64, Linux64_armv8l "
-                "for Arm.",
+                "Download the archive for this machine: Linux64 for x86-64, Linux64_armv8l for Arm.",
                 code="simulator-wrong-architecture",
             )
     elif head[:2] != b"#!":
@@ -255,9 +270,7 @@ def _in_folder(folder: Path, simulator: Simulator) -> Iterator[Path]:
 
 
 def _wrong(path: Path, what: str, hint: str, code: str) -> WorkbenchError:
-    return failure(
-        f"The simulator {path} {what}.", hint, Place(kind="file", id=str(path)), code=code
-    )
+    return failure(f"The simulator {path} {what}.", hint, Place(kind="file", id=str(path)), code=code)
 
 
 FILE = "machine.json"

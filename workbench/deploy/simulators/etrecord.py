@@ -78,7 +78,7 @@ def read_record(data: bytes) -> Record:
             "Take the .etrecord that was written with the program.",
             details=str(error),
             code="etrecord-unreadable",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _entry(archive: zipfile.ZipFile, name: str) -> Any:
@@ -113,9 +113,7 @@ def _computed(handles: Any, operations: dict[int, list[tuple[str, str]]]) -> Com
     return Computed(tuple(operators), tuple(dict.fromkeys(module for _, module in pairs)))
 
 
-def located(
-    events: Sequence[RuntimeEvent], record: Record
-) -> Iterator[tuple[RuntimeEvent, Computed]]:
+def located(events: Sequence[RuntimeEvent], record: Record) -> Iterator[tuple[RuntimeEvent, Computed]]:
     """Yield each event of a run with what it computes.
 
     Raises:

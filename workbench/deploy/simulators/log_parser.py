@@ -28,9 +28,7 @@ class Failure:
     remedy: str
 
 
-_RELINK = (
-    "Build the runner with --select_ops_list including it, or link the library that contains it."
-)
+_RELINK = "Build the runner with --select_ops_list including it, or link the library that contains it."
 FAILURES: tuple[Failure, ...] = (
     Failure(
         r"Could not allocate memory for planned buffer.*SLOW_MEMORY_REGION",
@@ -76,10 +74,7 @@ FAILURES: tuple[Failure, ...] = (
         r"Failed to parse product config|ethosu_reserve_driver_ex failed"
         r"|Ethos-U invocation failed|NPU config mismatch",
         ("The program was compiled for another NPU, or the NPU cannot access the memory."),
-        (
-            "Set the simulator's MACs to the program's, and use a runner for its NPU and "
-            "memory mode."
-        ),
+        ("Set the simulator's MACs to the program's, and use a runner for its NPU and memory mode."),
     ),
     Failure(
         r"Init failed for backend",
@@ -109,10 +104,7 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         r"Test_result: FAIL|don't match expected BundleIO",
         "The outputs differ from the bundle's by more than the runner's tolerance.",
-        (
-            "Compare in steps of the output's grid; the default tolerance of 0.01 is "
-            "often less than one step."
-        ),
+        ("Compare in steps of the output's grid; the default tolerance of 0.01 is often less than one step."),
     ),
     Failure(
         r"libpython3\S*: cannot open shared object",
@@ -127,10 +119,7 @@ FAILURES: tuple[Failure, ...] = (
     Failure(
         r"[Ll]icen[sc]e|LM_LICENSE|FLEXlm|UBL",
         "The simulator has no valid licence.",
-        (
-            "Accept its licence or set up your licence server; Corstone-300 and -320 "
-            "11.27 need none."
-        ),
+        ("Accept its licence or set up your licence server; Corstone-300 and -320 11.27 need none."),
     ),
     Failure(
         r"[Hh]ard ?[Ff]ault|Assertion",
@@ -152,14 +141,27 @@ _ANY = re.compile("|".join(f"(?P<f{i}>{failure.pattern})" for i, failure in enum
 _STATUS = re.compile(r"(?:status|backend \S+:) ?0x([0-9a-fA-F]+)")
 # Source: ExecuTorch 1.5.1, runtime/core/error.h.
 ERROR_CODES = {
-    0x01: "internal error", 0x02: "invalid state", 0x03: "end of method", 0x04: "already loaded",
-    0x10: "not supported", 0x11: "not implemented", 0x12: "invalid argument", 0x13: "invalid type",
-    0x14: "operator missing", 0x15: "registration exceeding max kernels",
-    0x16: "registration already registered", 0x20: "not found", 0x21: "memory allocation failed",
-    0x22: "access failed", 0x23: "invalid program", 0x24: "invalid external data",
-    0x25: "out of resources", 0x30: "delegate: invalid compatibility",
-    0x31: "delegate: memory allocation failed", 0x32: "delegate: invalid handle",
-}  # fmt: skip
+    0x01: "internal error",
+    0x02: "invalid state",
+    0x03: "end of method",
+    0x04: "already loaded",
+    0x10: "not supported",
+    0x11: "not implemented",
+    0x12: "invalid argument",
+    0x13: "invalid type",
+    0x14: "operator missing",
+    0x15: "registration exceeding max kernels",
+    0x16: "registration already registered",
+    0x20: "not found",
+    0x21: "memory allocation failed",
+    0x22: "access failed",
+    0x23: "invalid program",
+    0x24: "invalid external data",
+    0x25: "out of resources",
+    0x30: "delegate: invalid compatibility",
+    0x31: "delegate: memory allocation failed",
+    0x32: "delegate: invalid handle",
+}
 
 
 def diagnose(line: str, message: str, *, known_only: bool) -> Diagnosis | None:
@@ -174,9 +176,7 @@ def diagnose(line: str, message: str, *, known_only: bool) -> Diagnosis | None:
     if match is None:
         if known_only:
             return None
-        return Diagnosis(
-            line=line, cause="The runner reported an error.", remedy="See the lines around it."
-        )
+        return Diagnosis(line=line, cause="The runner reported an error.", remedy="See the lines around it.")
     failure = FAILURES[int(str(match.lastgroup)[1:])]
     cause = failure.cause
     status = _STATUS.search(message)

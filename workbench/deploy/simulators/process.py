@@ -89,10 +89,15 @@ def execute(
     begun = time.monotonic()
     try:
         process = subprocess.Popen(
-            arguments, cwd=folder, env=dict(environment), bufsize=0,
+            arguments,
+            cwd=folder,
+            env=dict(environment),
+            bufsize=0,
             stdin=subprocess.PIPE if hooks.step else subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     except OSError as error:
         return Ending("not started", error=error.strerror or str(error))
     try:
@@ -105,9 +110,7 @@ def execute(
     return Ending(by, process.returncode, elapsed, log_cut=kept.cut)
 
 
-def _follow(
-    process: subprocess.Popen[bytes], log: Log, deadline: float, hooks: Hooks
-) -> Ended:  # fmt: skip
+def _follow(process: subprocess.Popen[bytes], log: Log, deadline: float, hooks: Hooks) -> Ended:
     """Read output and send input until the process ends or must be ended."""
     assert process.stdout is not None
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

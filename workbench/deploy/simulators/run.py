@@ -174,9 +174,7 @@ def _is_batch(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     return len(given) == len(shape) and given[1:] == shape[1:] and given[0] % shape[0] == 0
 
 
-def _unfit(
-    name: str, what: str, wanted: str, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> WorkbenchError:
+def _unfit(name: str, what: str, wanted: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> WorkbenchError:
     return failure(
         f"{name} {what}; the program's input needs {wanted}.",
         f"Give {dtype} of shape {shape}, or several stacked along the first axis.",
@@ -194,11 +192,7 @@ def ended_well(ending: Ending, reader: UartReader, *, serve: bool) -> bool:
 
 
 def report_of(
-    job: Job,
-    reader: UartReader,
-    ending: Ending,
-    outputs: Sequence[object],
-    notes: list[str],
+    job: Job, reader: UartReader, ending: Ending, outputs: Sequence[object], notes: list[str]
 ) -> SimulationReport:
     """Return the report of a run."""
     succeeded = ended_well(ending, reader, serve=job.serves)
@@ -206,9 +200,7 @@ def report_of(
         succeeded = succeeded and len(outputs) == len(job.samples)
     measurements = reader.measurements
     simulator = job.device.simulator
-    explanation = (
-        counters.explain(measurements[0], simulator, fast=job.fast) if measurements else ()
-    )
+    explanation = counters.explain(measurements[0], simulator, fast=job.fast) if measurements else ()
     return SimulationReport(
         simulator=simulator.binary,
         version=discovery.version_of(job.installed) if succeeded else "",
@@ -266,14 +258,8 @@ def _reason(job: Job, reader: UartReader, ending: Ending, *, succeeded: bool) ->
             (f"All {count} samples were computed in one start; the simulator was then terminated."),
         ),
         (succeeded, "The program ran to its end."),
-        (
-            reader.model_ok is False,
-            "The program ran to its end, but the runner reported wrong outputs.",
-        ),
-        (
-            reader.served > 0,
-            f"The simulator ended after {reader.served} of {plural(count, 'sample')}.{code}",
-        ),
+        (reader.model_ok is False, "The program ran to its end, but the runner reported wrong outputs."),
+        (reader.served > 0, f"The simulator ended after {reader.served} of {plural(count, 'sample')}.{code}"),
     )
     early = f"The simulator ended before the program had finished.{code}"
     return next((sentence for holds, sentence in sentences if holds), early)
@@ -320,8 +306,7 @@ def prepare(job: Job) -> list[str]:
     bare = job.runner.placement in {"bare", "embedded"} and job.address is None
     if bare and job.program.data not in job.runner.data:
         raise failure(
-            f"The runner {job.runner.path.name} has a built-in program, which is not "
-            f"{job.program.name}.",
+            f"The runner {job.runner.path.name} has a built-in program, which is not {job.program.name}.",
             "Build it with --pte=semihosting, build it with this program, or give the "
             "address it was built for (--address).",
             Place(kind="tool", id="FVP"),
@@ -383,11 +368,7 @@ class _Start:
     """One start of the simulator, with one sample or with all of them in sequence."""
 
     def __init__(
-        self,
-        job: Job,
-        reader: UartReader,
-        samples: Sequence[Sample],
-        live: Callable[[list[str]], object],
+        self, job: Job, reader: UartReader, samples: Sequence[Sample], live: Callable[[list[str]], object]
     ) -> None:
         self._job, self._reader, self._live = job, reader, live
         self._samples, self._serve = samples, job.serves
@@ -407,10 +388,15 @@ class _Start:
             self._folder = Path(name)
             self._fill()
             what = process.Run(
-                job.device, job.runner.placement, inputs,
-                fast=job.fast, trace=job.traces, serve=self._serve,
-                timelimit_s=max(1, round(job.timeout_s)), address=job.address,
-            )  # fmt: skip
+                job.device,
+                job.runner.placement,
+                inputs,
+                fast=job.fast,
+                trace=job.traces,
+                serve=self._serve,
+                timelimit_s=max(1, round(job.timeout_s)),
+                address=job.address,
+            )
             ending = execute(
                 process.command(job.installed.path.absolute(), self._folder, what),
                 self._folder,

@@ -16,13 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from workbench.deploy.simulators.compatibility import (
-    POOL_OPTIONS,
-    Program,
-    RunnerElf,
-    needs,
-    read_runner,
-)
+from workbench.deploy.simulators.compatibility import POOL_OPTIONS, Program, RunnerElf, needs, read_runner
 from workbench.deploy.simulators.process import Hooks, execute
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import write_file
@@ -46,8 +40,7 @@ BUILD_FAILURES: tuple[Failure, ...] = (
     _row(
         r"region `?'?(\w+)'? overflowed by (\d+) bytes",
         "The runner does not fit the memory of the simulated board.",
-        "Its pools are too large: choose a smaller program, or a memory mode that "
-        "uses less of this memory.",
+        "Its pools are too large: choose a smaller program, or a memory mode that uses less of this memory.",
     ),
     _row(
         r"arm-(none|zephyr)-eabi-\S*:? (command )?not found|CMAKE_C(XX)?_COMPILER",
@@ -99,11 +92,7 @@ def diagnoses_of(lines: Sequence[str], log: Path, not_started: str = "") -> list
         row = next((row for row in BUILD_FAILURES if row.pattern.search(line)), None)
         if row is not None and row.cause not in causes:
             causes[row.cause] = ErrorInfo(
-                message=row.cause,
-                hint=row.remedy,
-                where=place,
-                details=line,
-                code="runner-build-cause",
+                message=row.cause, hint=row.remedy, where=place, details=line, code="runner-build-cause"
             )
     return [whole, *causes.values()]
 
@@ -113,9 +102,7 @@ SETUP = Path("examples/arm/arm-scratch/setup_path.sh")
 ELF = "arm_executor_runner"
 Wanted = Literal["semihosting", "embedded", "address"]
 # The last ones change what bash does before and while it reads the script.
-_LEFT_OUT = {
-    "PYTHONPATH", "PYTHONSAFEPATH", "BASH_ENV", "ENV", "CDPATH", "SHELLOPTS", "BASHOPTS",
-}  # fmt: skip
+_LEFT_OUT = {"PYTHONPATH", "PYTHONSAFEPATH", "BASH_ENV", "ENV", "CDPATH", "SHELLOPTS", "BASHOPTS"}
 # The script and CMake split their arguments at spaces and semicolons, and expand $.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,199}", re.ASCII)
 _PATH = re.compile(r"[A-Za-z0-9_./+@~%,=-]+", re.ASCII)
@@ -277,19 +264,22 @@ def check(build: Build) -> None:
 
 def arguments(build: Build, output: Path, program: Path) -> list[str]:
     """Return the build command; ``program`` is the file to build in, if any."""
-    source = {
-        "semihosting": "semihosting",
-        "embedded": str(program),
-        "address": f"{build.address:#010x}",
-    }[build.wanted]
+    source = {"semihosting": "semihosting", "embedded": str(program), "address": f"{build.address:#010x}"}[
+        build.wanted
+    ]
     flags = [f"-D{POOL_OPTIONS[name]}={size}" for name, size in build.pools.items()]
     if build.wanted == "embedded":
         # Its inputs and outputs are also files, so that they can be compared.
         flags.append("-DSEMIHOSTING=ON")
     command = [
-        "bash", str(build.checkout / SCRIPT), f"--pte={source}", f"--target={build.target}",
-        "--build_type=Release", f"--output={output}", f"--extra_build_flags={' '.join(flags)}",
-    ]  # fmt: skip
+        "bash",
+        str(build.checkout / SCRIPT),
+        f"--pte={source}",
+        f"--target={build.target}",
+        "--build_type=Release",
+        f"--output={output}",
+        f"--extra_build_flags={' '.join(flags)}",
+    ]
     for option, value in (
         ("system_config", build.program.system_config),
         ("memory_mode", build.program.memory_mode),

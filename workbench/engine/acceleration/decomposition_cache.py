@@ -47,9 +47,11 @@ PINS = (
     (f"{_PROXY}:TorchFunctionMetadataMode.__torch_function__", "35c84f039e062747"),
     (f"{_PROXY}:set_original_aten_op", "64e413d727130402"),
     (f"{_PROXY}:track_tensor_tree", "ba40a766bfbf7d8c"),
-    ("torch._functorch._aot_autograd.collect_metadata_analysis:"
-     "run_functionalized_fw_and_collect_metadata", "44240d74c0a9ba2b"),
-)  # fmt: skip
+    (
+        "torch._functorch._aot_autograd.collect_metadata_analysis:run_functionalized_fw_and_collect_metadata",
+        "44240d74c0a9ba2b",
+    ),
+)
 
 
 @contextmanager
@@ -79,9 +81,7 @@ def decomposition_cache() -> Iterator[None]:
 
     def call_function(self: Any, target: Any, args: Any, kwargs: Any) -> Any:
         if memories and type(target) is overload and mode_of(functional) is not None:
-            return memories[0].call(
-                target, args, kwargs, lambda: stock_call(self, target, args, kwargs)
-            )
+            return memories[0].call(target, args, kwargs, lambda: stock_call(self, target, args, kwargs))
         return stock_call(self, target, args, kwargs)
 
     with ExitStack() as stack:
@@ -183,9 +183,7 @@ class _Memory:
             UnfitError: Other modes or settings are on.
         """
         c, kinds = self._c, self._kinds
-        fake, functional, proxy = map(
-            c._get_dispatch_mode, (kinds.FAKE, kinds.FUNCTIONAL, kinds.PROXY)
-        )
+        fake, functional, proxy = map(c._get_dispatch_mode, (kinds.FAKE, kinds.FUNCTIONAL, kinds.PROXY))
         if (
             fake is None
             or type(functional) is not self._functional_mode
@@ -375,9 +373,7 @@ def _is_composite(op: Any) -> bool:
     import torch
 
     composite = torch._C.DispatchKey.CompositeImplicitAutograd
-    return composite in op.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(
-        op.name(), composite
-    )
+    return composite in op.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), composite)
 
 
 def _tensors(value: Any, kind: type) -> Iterator[Any]:

@@ -129,10 +129,7 @@ def cached_shapes() -> Iterator[None]:
             )
         return stock_key(self, state, func, args, kwargs)
 
-    with (
-        replaced(mode, "_validate_cache_key", validate),
-        replaced(mode, "_cache_key", cache_key),
-    ):
+    with replaced(mode, "_validate_cache_key", validate), replaced(mode, "_cache_key", cache_key):
         yield
 
 
@@ -189,23 +186,13 @@ def maker(unsafe_data: bool) -> Callable[[_Tensor], Any]:
     from torch._subclasses.fake_tensor import FakeTensor
 
     c, meta = torch._C, torch.device("meta")
-    guard, empty, subclass = (
-        c._DisableTorchDispatch,
-        torch.empty_strided,
-        torch.Tensor._make_subclass,
-    )
-    guarded = (
-        c._set_warn_deprecated_on_mutable_data_ptr
-        if unsafe_data
-        else c._set_throw_on_mutable_data_ptr
-    )
+    guard, empty, subclass = (c._DisableTorchDispatch, torch.empty_strided, torch.Tensor._make_subclass)
+    guarded = c._set_warn_deprecated_on_mutable_data_ptr if unsafe_data else c._set_throw_on_mutable_data_ptr
 
     def make(known: _Tensor) -> Any:
         with guard():
             plain = empty(known.shape, known.stride, dtype=known.dtype, device=meta)
-        fake = subclass(
-            FakeTensor, plain, False, dispatch_device=True, device_for_backend_keys=known.device
-        )
+        fake = subclass(FakeTensor, plain, False, dispatch_device=True, device_for_backend_keys=known.device)
         guarded(fake)
         fake.__dict__.update(known.attributes)
         return fake
@@ -343,12 +330,7 @@ class Keys:
         self._delegates: dict[int, Any] = {}
         self._tensor = FakeTensor
         self._strided = torch.strided
-        self._lists: dict[type, type] = {
-            list: list,
-            immutable_list: list,
-            tuple: tuple,
-            torch.Size: tuple,
-        }
+        self._lists: dict[type, type] = {list: list, immutable_list: list, tuple: tuple, torch.Size: tuple}
         self._constants = frozenset((torch.dtype, torch.device, torch.memory_format, torch.layout))
 
     def of_arguments(self, args: Any, kwargs: Any, mode: Any, unread: frozenset[int]) -> Any:
@@ -398,13 +380,7 @@ class Keys:
         if not self._with_shapes:
             return value.dtype, value.fake_device
         # A symbolic size cannot be hashed, which the caller takes for unfit.
-        return (
-            value.shape,
-            value.stride(),
-            value.dtype,
-            value.fake_device,
-            value.storage_offset(),
-        )
+        return (value.shape, value.stride(), value.dtype, value.fake_device, value.storage_offset())
 
     def _kind_of(self, value: Any) -> Any:
         kind = type(value)
@@ -433,8 +409,7 @@ def described_result(
     several = type(result) in (tuple, list)
     tensors = list(result) if several else [result]
     parts = tuple(
-        _described_tensor(tensor, mode, makers[mode._allow_unsafe_data_ptr_access])
-        for tensor in tensors
+        _described_tensor(tensor, mode, makers[mode._allow_unsafe_data_ptr_access]) for tensor in tensors
     )
     own = [tensor.untyped_storage()._cdata for tensor in tensors]
     if len(set(own)) < len(own) or _storages(arguments).intersection(own):
@@ -449,9 +424,7 @@ def _described_tensor(tensor: Any, mode: Any, make: Callable[[_Tensor], Any]) ->
     if type(tensor) is not FakeTensor or tensor.fake_mode is not mode:
         raise UnfitError
     attributes = dict(vars(tensor))
-    plain = all(
-        value is None or name in ("fake_mode", "_fake_device") for name, value in attributes.items()
-    )
+    plain = all(value is None or name in ("fake_mode", "_fake_device") for name, value in attributes.items())
     odd = tensor.requires_grad or tensor.is_conj() or tensor.is_neg() or tensor.storage_offset()
     if not plain or odd or tensor.layout is not torch.strided:
         raise UnfitError

@@ -58,9 +58,7 @@ def fast_retrace() -> Iterator[None]:
         yield
         return
     base, interpreter = _ExportPassBase, _ExportPassBase.ExportInterpreter
-    builder = _Builder(
-        frozenset((base.ExportTracer, ExportPass.ExportTracer)), base._fx, base.placeholder
-    )
+    builder = _Builder(frozenset((base.ExportTracer, ExportPass.ExportTracer)), base._fx, base.placeholder)
     with ExitStack() as stack:
         # Plain functions, which become methods when they are read from an instance.
         stack.enter_context(replaced(base, "_fx", _fx(builder)))
@@ -88,10 +86,7 @@ class _Builder:
     """Adds the nodes of a retrace to its new graph."""
 
     def __init__(
-        self,
-        tracers: frozenset[type],
-        stock_call: Callable[..., Any],
-        stock_placeholder: Callable[..., Any],
+        self, tracers: frozenset[type], stock_call: Callable[..., Any], stock_placeholder: Callable[..., Any]
     ) -> None:
         import torch
         from executorch.exir.dialects.backend._ops import BackendOpOverload
@@ -207,9 +202,7 @@ def _give_scope(tracer: Any, node: Any) -> None:
     tracer.node_name_to_scope[node.name] = (scope.module_path, scope.module_type)
 
 
-def _give_meta(
-    tracer: Any, node: Any, replacement: dict[str, Any], modules: tuple[Any, Any]
-) -> None:
+def _give_meta(tracer: Any, node: Any, replacement: dict[str, Any], modules: tuple[Any, Any]) -> None:
     """Give ``node`` the metadata of the node that is being retraced.
 
     Args:

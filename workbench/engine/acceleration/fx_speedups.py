@@ -40,10 +40,7 @@ DEAD_CODE_PINS = (("torch.fx.graph:Graph.eliminate_dead_code", "459156d408eb4a11
 STACK_PINS = (
     (f"{_ARM}.arm_pass:ArmPass.call_operator", "4cee6373aa2a00d4"),
     (f"{_ARM}.arm_pass_utils:create_node", "1a737f7f5cfe8788"),
-    (
-        "executorch.backends.transforms.aten_to_dialect_pass:AtenToDialectPass.call",
-        "92baeeb9bb6d87b1",
-    ),
+    ("executorch.backends.transforms.aten_to_dialect_pass:AtenToDialectPass.call", "92baeeb9bb6d87b1"),
 )
 
 # What no tracer changes.
@@ -332,8 +329,7 @@ def _spares_literals(kinds: Any) -> bool:
     """Tell whether ``kinds`` is a type, or a tuple of types, that no literal is an instance of."""
     allowed = kinds if isinstance(kinds, tuple) else (kinds,)
     return all(
-        isinstance(kind, type) and not any(issubclass(plain, kind) for plain in LITERALS)
-        for kind in allowed
+        isinstance(kind, type) and not any(issubclass(plain, kind) for plain in LITERALS) for kind in allowed
     )
 
 
@@ -345,7 +341,5 @@ def _rebuilders() -> Rebuild:
         list: lambda walk, node: [walk(child) for child in node],
         dict: lambda walk, node: {key: walk(child) for key, child in node.items()},
         immutable_list: lambda walk, node: immutable_list([walk(child) for child in node]),
-        immutable_dict: lambda walk, node: immutable_dict(
-            {key: walk(child) for key, child in node.items()}
-        ),
+        immutable_dict: lambda walk, node: immutable_dict({key: walk(child) for key, child in node.items()}),
     }

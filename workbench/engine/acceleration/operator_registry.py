@@ -39,9 +39,7 @@ def known_composites() -> Iterator[None]:
     def materialize() -> None:
         if collecting[0]:
             return
-        registered = torch._C._dispatch_get_registrations_for_dispatch_key(
-            "CompositeImplicitAutograd"
-        )
+        registered = torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd")
         if registered != walked:
             stock()
             walked[:] = registered

@@ -41,9 +41,15 @@ PINS = (
 
 # What a pass can override of a retrace, but for what is done before and after it.
 _HOOKS = (
-    "call_operator", "call_getitem", "placeholder", "output", "call_submodule", "inputs",
-    "ExportTracer", "ExportInterpreter",
-)  # fmt: skip
+    "call_operator",
+    "call_getitem",
+    "placeholder",
+    "output",
+    "call_submodule",
+    "inputs",
+    "ExportTracer",
+    "ExportInterpreter",
+)
 
 # Metadata that is no part of a comparison: history, and a counter of autograd's.
 _HISTORY = frozenset(("from_node", "seq_nr"))
@@ -106,9 +112,14 @@ class _SettledGraph:
         for node in module.graph.nodes:
             meta = node.meta
             state += (
-                node, node.target, node.args, node.kwargs, meta.get("val"),
-                meta.get("input_qparams"), meta.get("output_qparams"),
-            )  # fmt: skip
+                node,
+                node.target,
+                node.args,
+                node.kwargs,
+                meta.get("val"),
+                meta.get("input_qparams"),
+                meta.get("output_qparams"),
+            )
         return tuple(state)
 
     def _is_plain(self, graph: Any) -> bool:
@@ -154,15 +165,11 @@ class _Comparison:
                 return _is_same_row(one, two)
             return len(one) == len(two) and all(map(self._is_same_argument, one, two))
         if isinstance(one, dict):
-            return list(one) == list(two) and self._is_same_argument(
-                tuple(one.values()), tuple(two.values())
-            )
+            return list(one) == list(two) and self._is_same_argument(tuple(one.values()), tuple(two.values()))
         return False
 
     def _is_same_metadata(self, one: dict[str, Any], two: dict[str, Any]) -> bool:
-        if [key for key in one if key not in _HISTORY] != [
-            key for key in two if key not in _HISTORY
-        ]:
+        if [key for key in one if key not in _HISTORY] != [key for key in two if key not in _HISTORY]:
             return False
         return all(
             self._is_same_value(value, two[key]) if key == "val" else value is two[key]
@@ -198,10 +205,16 @@ def _exact(value: Any) -> Any:
 
 def _traits(tensor: Any) -> tuple[Any, ...]:
     return (
-        tensor.shape, tensor.stride(), tensor.dtype, tensor.fake_device, tensor.storage_offset(),
-        tensor.untyped_storage().nbytes(), tensor.requires_grad, tensor.constant is None,
+        tensor.shape,
+        tensor.stride(),
+        tensor.dtype,
+        tensor.fake_device,
+        tensor.storage_offset(),
+        tensor.untyped_storage().nbytes(),
+        tensor.requires_grad,
+        tensor.constant is None,
         id(tensor.fake_mode),
-    )  # fmt: skip
+    )
 
 
 def _is_idle(graph_pass: Any, graph: Any) -> bool:
@@ -221,9 +234,7 @@ def _is_idle(graph_pass: Any, graph: Any) -> bool:
     if row is None or changed(((path, row.pin),)):
         return False
     return not any(
-        node.op == "call_function"
-        and node.target is not operator.getitem
-        and row.acts(graph_pass, node)
+        node.op == "call_function" and node.target is not operator.getitem and row.acts(graph_pass, node)
         for node in graph.nodes
     )
 
@@ -282,9 +293,13 @@ def _mixes_types(_pass: Any, node: Any) -> bool:
 
     aten = torch.ops.aten
     promoted = (
-        aten.add.Tensor, aten.mul.Tensor, aten.sub.Tensor, aten.div.Tensor, aten.div.Tensor_mode,
+        aten.add.Tensor,
+        aten.mul.Tensor,
+        aten.sub.Tensor,
+        aten.div.Tensor,
+        aten.div.Tensor_mode,
         aten.minimum.default,
-    )  # fmt: skip
+    )
     if node.target not in promoted:
         return False
     types = {_value(one).dtype if isinstance(one, Node) else None for one in node.args}
@@ -311,9 +326,7 @@ def _has_steps(graph_pass: Any, node: Any) -> bool:
 
 
 def _has_symbolic_size(graph_pass: Any, node: Any) -> bool:
-    return node.target in graph_pass.full_targets and not all(
-        type(size) is int for size in node.args[0]
-    )
+    return node.target in graph_pass.full_targets and not all(type(size) is int for size in node.args[0])
 
 
 def _is_float_gelu(graph_pass: Any, node: Any) -> bool:
@@ -323,9 +336,7 @@ def _is_float_gelu(graph_pass: Any, node: Any) -> bool:
 def _multiplies_booleans(graph_pass: Any, node: Any) -> bool:
     import torch
 
-    return node.target in graph_pass.target_ops and any(
-        _value(one).dtype == torch.bool for one in node.args
-    )
+    return node.target in graph_pass.target_ops and any(_value(one).dtype == torch.bool for one in node.args)
 
 
 def _has_layout_type_to_cast(graph_pass: Any, node: Any) -> bool:
@@ -383,27 +394,15 @@ def _has_symbolic_shape(graph_pass: Any, node: Any) -> bool:
 _EXIR = "executorch.exir.passes"
 _ARM = "executorch.backends.arm._passes"
 ROWS: dict[str, _Row] = {
-    f"{_EXIR}.normalize_transpose_pass:NormalizeTransposePass": _Row(
-        "9f0522b0c454611e", _transposes
-    ),
+    f"{_EXIR}.normalize_transpose_pass:NormalizeTransposePass": _Row("9f0522b0c454611e", _transposes),
     f"{_EXIR}.replace_broken_ops_with_function_ops_pass:ReplaceBrokenOpsWithFunctionalOpsPass": (
         _Row("6c0712e372d27826", _is_view)
     ),
-    f"{_EXIR}.scalar_to_tensor_pass:ScalarToTensorPass": _Row(
-        "d9dbc490ca42c0b4", _reads_scalar_as_tensor
-    ),
-    f"{_EXIR}.sym_to_tensor_pass:SymToTensorPass": _Row(
-        "e27d0e886841edd5", _reads_scalar_as_tensor
-    ),
-    f"{_EXIR}.remove_mixed_type_operators:RemoveMixedTypeOperators": _Row(
-        "4dff2987379f9922", _mixes_types
-    ),
-    f"{_EXIR}.memory_format_ops_pass:MemoryFormatOpsPass": _Row(
-        "0d5260172d8e6c98", _has_memory_format
-    ),
-    f"{_ARM}.decompose_grouped_conv_pass:DecomposeGroupedConvPass": _Row(
-        "8e76781b33099941", _splits_groups
-    ),
+    f"{_EXIR}.scalar_to_tensor_pass:ScalarToTensorPass": _Row("d9dbc490ca42c0b4", _reads_scalar_as_tensor),
+    f"{_EXIR}.sym_to_tensor_pass:SymToTensorPass": _Row("e27d0e886841edd5", _reads_scalar_as_tensor),
+    f"{_EXIR}.remove_mixed_type_operators:RemoveMixedTypeOperators": _Row("4dff2987379f9922", _mixes_types),
+    f"{_EXIR}.memory_format_ops_pass:MemoryFormatOpsPass": _Row("0d5260172d8e6c98", _has_memory_format),
+    f"{_ARM}.decompose_grouped_conv_pass:DecomposeGroupedConvPass": _Row("8e76781b33099941", _splits_groups),
     f"{_ARM}.decompose_strided_slice_copy_pass:DecomposeStridedSliceCopyPass": (
         _Row("9bb24b5baaa51e57", _has_steps)
     ),
@@ -423,9 +422,7 @@ ROWS: dict[str, _Row] = {
     f"{_ARM}.decompose_permute_for_u55_pass:DecomposePermuteForU55Pass": (
         _Row("b3f2f54ea27ac494", _permutes_too_much)
     ),
-    f"{_ARM}.insert_dynamic_padding:InsertDynamicPaddingPass": _Row(
-        "3811f2c0dcd23f1a", _pads_dynamically
-    ),
+    f"{_ARM}.insert_dynamic_padding:InsertDynamicPaddingPass": _Row("3811f2c0dcd23f1a", _pads_dynamically),
     f"{_ARM}.symbolic_to_tosa_shape_pass:SymbolicToTosaShapesPass": (
         _Row("ef0e13d9f66c2ed8", _has_symbolic_shape)
     ),

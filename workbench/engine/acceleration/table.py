@@ -5,10 +5,7 @@ from __future__ import annotations
 from workbench.engine.acceleration.collector import quiet_collector
 from workbench.engine.acceleration.constant_values import quick_constants
 from workbench.engine.acceleration.decomposition_cache import decomposition_cache
-from workbench.engine.acceleration.decompositions import (
-    skip_decomposition,
-    skip_functionalization,
-)
+from workbench.engine.acceleration.decompositions import skip_decomposition, skip_functionalization
 from workbench.engine.acceleration.fake_tensor_cache import cached_shapes, fake_tensor_cache
 from workbench.engine.acceleration.fast_retrace import fast_retrace
 from workbench.engine.acceleration.fx_speedups import (
@@ -37,27 +34,36 @@ _SIGNATURE = "torch.export.graph_signature"
 # Those of lowering, in the order in which they are switched on.
 LOWERING: tuple[Patch, ...] = (
     Patch(
-        "lazy-recompile", "Write code when it is read", "acceleration",
+        "lazy-recompile",
+        "Write code when it is read",
+        "acceleration",
         (f"{_FX}.graph_module:GraphModule.recompile",),
         "A changed graph module notes that its Python is due and writes it on first use.",
         "The same code comes from the same graph, only later; most of it nobody ever reads.",
         apply=lazy_recompile,
     ),
     Patch(
-        "shared-provenance", "Share the history of nodes", "acceleration",
-        (f"{_FX}.traceback:copy",), "A node's history points to that of its ancestors: no copies.",
+        "shared-provenance",
+        "Share the history of nodes",
+        "acceleration",
+        (f"{_FX}.traceback:copy",),
+        "A node's history points to that of its ancestors: no copies.",
         "Nothing changes an entry of the history once it is made, so a copy equals the original.",
         apply=shared_provenance,
     ),
     Patch(
-        "skip-decomposition", "Decompose once", "acceleration",
+        "skip-decomposition",
+        "Decompose once",
+        "acceleration",
         (f"{_PROGRAM}.run_decompositions",),
         "A program fresh from one decomposition skips the next if no operator is left to it.",
         "Retracing plain functions outside the table gives the same nodes with the same names.",
         apply=skip_decomposition,
     ),
     Patch(
-        "skip-functionalization", "Leave functional programs as they are", "acceleration",
+        "skip-functionalization",
+        "Leave functional programs as they are",
+        "acceleration",
         (
             f"{_PROGRAM}.run_decompositions",
             "executorch.exir.program._program:_gen_edge_manager_for_partitioners",
@@ -67,34 +73,45 @@ LOWERING: tuple[Patch, ...] = (
         apply=skip_functionalization,
     ),
     Patch(
-        "quiet-collector", "Collect garbage less often", "acceleration", (),
+        "quiet-collector",
+        "Collect garbage less often",
+        "acceleration",
+        (),
         "The collector's thresholds are raised while a program is lowered.",
         "When memory is given back decides nothing about what is computed.",
         apply=quiet_collector,
     ),
     Patch(
-        "literal-lists", "Pass lists of numbers whole", "acceleration",
+        "literal-lists",
+        "Pass lists of numbers whole",
+        "acceleration",
         (f"{_FX}.proxy:_create_arg_bypass", f"{_FX}.graph:pytree"),
         "A list of plain numbers becomes an argument of a node without a visit to each.",
         "A plain number stands for itself in every tracer.",
         apply=literal_lists,
     ),
     Patch(
-        "pytree-map", "Map containers in one walk", "acceleration",
+        "pytree-map",
+        "Map containers in one walk",
+        "acceleration",
         tuple(f"torch.utils._pytree:{n}" for n in ("tree_map", "tree_map_only", "tree_leaves")),
         "Tuples, lists and dicts are mapped directly instead of being flattened and rebuilt.",
         "The same function meets the same leaves in the same order.",
         apply=pytree_map,
     ),
     Patch(
-        "quick-dead-code", "Look for side effects of unread nodes only", "acceleration",
+        "quick-dead-code",
+        "Look for side effects of unread nodes only",
+        "acceleration",
         (f"{_FX}.graph:Graph.eliminate_dead_code",),
         "The removal of dead code does not ask nodes that are read for side effects.",
         "What is read is never removed, whatever the answer is.",
         apply=quick_dead_code,
     ),
     Patch(
-        "short-stacks", "Format the frames that are noted", "acceleration",
+        "short-stacks",
+        "Format the frames that are noted",
+        "acceleration",
         (
             "executorch.backends.arm._passes.arm_pass:traceback",
             "executorch.backends.arm._passes.arm_pass_utils:traceback",
@@ -105,21 +122,27 @@ LOWERING: tuple[Patch, ...] = (
         apply=short_stacks,
     ),
     Patch(
-        "quick-constants", "Compute quantized weights without wide integers", "acceleration",
+        "quick-constants",
+        "Compute quantized weights without wide integers",
+        "acceleration",
         ("torchao.quantization.pt2e.constant_fold:ConstantFolder.call_function",),
         "The folding of constants dequantizes weights whose zero points are zero directly.",
         "An integer less zero is that integer, and has the same float from 8 or 64 bits.",
         apply=quick_constants,
     ),
     Patch(
-        "cached-shapes", "Remember shapes of quantized values", "acceleration",
+        "cached-shapes",
+        "Remember shapes of quantized values",
+        "acceleration",
         tuple(f"{_FAKE}.{n}" for n in ("_validate_cache_key", "_cache_key")),
         "The cache of fake tensors takes in the quantize and dequantize operators.",
         "Shape and type of their results follow from the arguments, which are the cache's key.",
         apply=cached_shapes,
     ),
     Patch(
-        "known-composites", "Walk the list of operators once", "acceleration",
+        "known-composites",
+        "Walk the list of operators once",
+        "acceleration",
         (
             "torch._export.utils:_materialize_cpp_cia_ops",
             "torch._export.utils:_collect_all_valid_cia_ops",
@@ -132,14 +155,18 @@ LOWERING: tuple[Patch, ...] = (
         apply=known_composites,
     ),
     Patch(
-        "plain-kernels", "Keep kernels of operators in less time", "acceleration",
+        "plain-kernels",
+        "Keep kernels of operators in less time",
+        "acceleration",
         ("torch._ops:OpOverload.py_impl",),
         "A kernel of an operator is kept without evaluating annotations.",
         "The same kernel is kept under the same key; every other case is stock.",
         apply=plain_kernels,
     ),
     Patch(
-        "operator-memory", "Remember results of operators", "acceleration",
+        "operator-memory",
+        "Remember results of operators",
+        "acceleration",
         (
             "executorch.exir.dialects.edge._ops:EdgeOpOverload.__call__",
             f"{_FX}.interpreter:Interpreter.call_function",
@@ -149,39 +176,45 @@ LOWERING: tuple[Patch, ...] = (
         apply=fake_tensor_cache,
     ),
     Patch(
-        "functional-memory", "Remember operators of a decomposition", "acceleration",
+        "functional-memory",
+        "Remember operators of a decomposition",
+        "acceleration",
         (f"{_PROGRAM}.run_decompositions", f"{_FX}.interpreter:Interpreter.call_function"),
         "An operator of a functional program is not wrapped and unwrapped again for each call.",
         "Without changes in place it becomes the node that it became before, with a new result.",
         apply=decomposition_cache,
     ),
     Patch(
-        "lean-retrace", "Retrace with less work for each node", "acceleration",
-        (
-            f"{_PASSES}._fx",
-            f"{_PASSES}.placeholder",
-            f"{_PASSES}.ExportInterpreter.run_node",
-        ),
+        "lean-retrace",
+        "Retrace with less work for each node",
+        "acceleration",
+        (f"{_PASSES}._fx", f"{_PASSES}.placeholder", f"{_PASSES}.ExportInterpreter.run_node"),
         "A pass builds its new graph without texts, generators and copies that nobody reads.",
         "The same operators are called in the same order and give the same nodes and metadata.",
         apply=fast_retrace,
     ),
     Patch(
-        "idle-retraces", "Skip retraces that change nothing", "acceleration",
+        "idle-retraces",
+        "Skip retraces that change nothing",
+        "acceleration",
         (f"{_PASSES}.call",),
         "A pass that changes nothing of a graph that a retrace left as it was gives it back.",
         "A retrace follows from its graph and its pass; this one gave the same graph before.",
         apply=skip_unchanged_passes,
     ),
     Patch(
-        "verified-graphs", "Verify a graph once", "acceleration",
+        "verified-graphs",
+        "Verify a graph once",
+        "acceleration",
         ("torch._export.verifier:Verifier._check_graph_module",),
         "A graph that passed its check and has not changed since is not checked again.",
         "A check changes nothing, and follows from its settings and the nodes of the graph.",
         apply=verifier_cache,
     ),
     Patch(
-        "signature-maps", "Remember the maps of a signature", "acceleration",
+        "signature-maps",
+        "Remember the maps of a signature",
+        "acceleration",
         (
             *(f"{_SIGNATURE}:ExportGraphSignature.{name}" for name in PROPERTIES),
             *(f"{_SIGNATURE}:{name}.__setattr__" for name in ENTRIES),
@@ -190,29 +223,35 @@ LOWERING: tuple[Patch, ...] = (
         "They follow from the entries alone, and every write to an entry is counted.",
         apply=signature_maps,
     ),
-)  # fmt: skip
+)
 
 # Those that are asked for by their ids.
 OTHERS: tuple[Patch, ...] = (
     Patch(
-        "quick-search", "Search the range of a histogram with numbers", "acceleration",
+        "quick-search",
+        "Search the range of a histogram with numbers",
+        "acceleration",
         (SEARCH,),
         "Of up to 100,000 steps those that lead to the same bins are left out.",
         "The comparisons are the same, in float32; the errors are computed by the stock function.",
         apply=quick_search,
     ),
     Patch(
-        "onnx-registry", "Make the table of ONNX functions once", "acceleration",
+        "onnx-registry",
+        "Make the table of ONNX functions once",
+        "acceleration",
         (REGISTRY,),
         "Exports of one process share the entries of the table, in lists of their own.",
         "The table depends on the opset alone, and exports only read its entries.",
         apply=shared_registry,
     ),
     Patch(
-        "norm-patterns", "Trace the patterns of batch norms that can occur", "acceleration",
+        "norm-patterns",
+        "Trace the patterns of batch norms that can occur",
+        "acceleration",
         (FUSION,),
         "For training, patterns of convolutions that the program does not have are left out.",
         "A pattern matches only where its convolution is; the rest of the function still runs.",
         apply=present_norm_patterns,
     ),
-)  # fmt: skip
+)

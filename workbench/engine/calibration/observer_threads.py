@@ -42,9 +42,7 @@ class ObserverThreads:
     """Threads that observe; the context manager ends them."""
 
     def __init__(self) -> None:
-        self._threads = [
-            ThreadPoolExecutor(1, thread_name_prefix="observers") for _ in range(_THREADS)
-        ]
+        self._threads = [ThreadPoolExecutor(1, thread_name_prefix="observers") for _ in range(_THREADS)]
         self._waiting: deque[Future[None]] = deque()
         self._bytes = 0
 

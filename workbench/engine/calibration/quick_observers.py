@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e.observer import (
-    HistogramObserver,
-    MinMaxObserver,
-    PerChannelMinMaxObserver,
-)
+from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver, PerChannelMinMaxObserver
 
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.toolchain_patches.patching import replaced

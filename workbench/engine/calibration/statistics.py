@@ -138,9 +138,7 @@ def unanswered(prepared: fx.GraphModule, keys: Mapping[str, str], known: Collect
 
 
 @contextmanager
-def only_missing(
-    prepared: fx.GraphModule, keys: Mapping[str, str], known: Collection[str]
-) -> Iterator[None]:
+def only_missing(prepared: fx.GraphModule, keys: Mapping[str, str], known: Collection[str]) -> Iterator[None]:
     """Let observers whose statistics are known pass values on while the block runs."""
     with ExitStack() as stack:
         for name, key in keys.items():

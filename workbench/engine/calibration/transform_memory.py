@@ -47,19 +47,18 @@ class TransformMemory:
         return same(self._folded)
 
     def transformed(
-        self,
-        manager: Any,
-        module: fx.GraphModule,
-        stock: Callable[[Any, fx.GraphModule], fx.GraphModule],
+        self, manager: Any, module: fx.GraphModule, stock: Callable[[Any, fx.GraphModule], fx.GraphModule]
     ) -> fx.GraphModule:
         """Return what ``stock`` makes of a copy from ``module``, from memory where it is known."""
         key = (
             str(manager.tosa_spec),
             repr(manager.compile_spec._get_pass_pipeline_config()),  # noqa: SLF001 - its only name
             *module.meta.get(PATCHED, {}),
-            *((n.name, str(n.target), n.meta.get(DISALLOW_TFA_META_KEY), repr(n.meta.get(_CUSTOM)))
-              for n in module.graph.nodes),
-        )  # fmt: skip
+            *(
+                (n.name, str(n.target), n.meta.get(DISALLOW_TFA_META_KEY), repr(n.meta.get(_CUSTOM)))
+                for n in module.graph.nodes
+            ),
+        )
         if key in self._transformed:
             self.hits += 1
             self._transformed.move_to_end(key)
@@ -86,9 +85,7 @@ def remembered_transforms(memory: TransformMemory) -> Iterator[None]:
     def transform_for_annotation_pipeline(self: Any, graph_module: fx.GraphModule) -> Any:
         return memory.transformed(self, graph_module, stock)
 
-    with replaced(
-        ArmPassManager, "transform_for_annotation_pipeline", transform_for_annotation_pipeline
-    ):
+    with replaced(ArmPassManager, "transform_for_annotation_pipeline", transform_for_annotation_pipeline):
         yield
 
 

@@ -30,9 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Sample", "Samples", "example_samples", "open_samples"]
 
 
-def open_samples(
-    source: DataSource, folder: Path, inputs: Sequence[TensorSpec], option: str
-) -> Samples:
+def open_samples(source: DataSource, folder: Path, inputs: Sequence[TensorSpec], option: str) -> Samples:
     """Return the samples of a data source, checked without reading all of them.
 
     Arrays have samples along their first axis; a sample has the model's input shape, with or
@@ -58,10 +56,7 @@ def open_samples(
         )
     if total == 0:
         raise wrong(
-            option,
-            f"{raw.name} contains no samples.",
-            "Calibration needs at least one.",
-            code="data-empty",
+            option, f"{raw.name} contains no samples.", "Calibration needs at least one.", code="data-empty"
         )
     kept = _kept_count(total, source)
     return Samples(raw.name, kept, lambda: _stream(raw, source, labels, option, folder), raw.spell)

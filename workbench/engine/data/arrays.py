@@ -51,9 +51,7 @@ def read_arrays(
     path = reference.path
     assert path is not None
     if not os.path.isfile(path):
-        raise wrong(
-            option, f"{path.name} does not exist.", "Correct the path.", code="data-missing"
-        )
+        raise wrong(option, f"{path.name} does not exist.", "Correct the path.", code="data-missing")
     arrays = _readable_streams(path, inputs, option)
     if len(arrays) != len(inputs):
         raise wrong(

@@ -155,8 +155,7 @@ def _known_tokens(samples: Samples, known: int, option: str) -> Iterator[Sample]
         for token in (int(sample.inputs[0].reshape(-1)[0]), sample.label or 0):
             if token >= known:
                 raise failure(
-                    f"Token {token} of {samples.name} is outside the model's vocabulary of "
-                    f"{known}.",
+                    f"Token {token} of {samples.name} is outside the model's vocabulary of {known}.",
                     "Use the model's own tokenizer.",
                     Place(kind="option", id=f"{option}.tokens.tokenizer"),
                     code="token-out-of-vocabulary",

@@ -94,9 +94,7 @@ def read_labels(source: DataSource, folder: Path, option: str) -> Labels | None:
         WorkbenchError: They cannot be read.
     """
     if source.labels == sources.LABELS_OF_FOLDERS:
-        return Labels(
-            source.spec, _folder_labels(source, folder, option).tolist(), are_classes=True
-        )
+        return Labels(source.spec, _folder_labels(source, folder, option).tolist(), are_classes=True)
     spec = source.labels or (source.spec if source.spec.endswith(".npz") else None)
     if spec is None:
         return None

@@ -114,13 +114,9 @@ def read_coco(path: Path, content: Mapping[str, Any]) -> dict[str, Objects]:
     order = sorted(c["id"] for c in _rows(content, "categories", ("id",)))
     numbers = {name: number for number, name in enumerate(order)}
     rows: dict[Any, list[tuple[list[float], int, bool]]] = {name: [] for name in pictures}
-    for number, row in enumerate(
-        _rows(content, "annotations", ("image_id", "category_id", "bbox"))
-    ):
+    for number, row in enumerate(_rows(content, "annotations", ("image_id", "category_id", "bbox"))):
         if row["image_id"] not in rows:
-            raise ValueError(
-                f"annotation {number} names the image {row['image_id']!r}: none has it"
-            )
+            raise ValueError(f"annotation {number} names the image {row['image_id']!r}: none has it")
         if row["category_id"] not in numbers:
             raise ValueError(f"annotation {number} names the category {row['category_id']!r}")
         size = _size_of(pictures[row["image_id"]])
@@ -161,9 +157,7 @@ def _fractions(box: Any, size: tuple[int, int], what: str) -> list[float]:
     if not all(isinstance(side, int | float) and math.isfinite(side) for side in box):
         raise ValueError(f"{what} has a box with something that is no number")
     left, top, width, height = box
-    return _inside(
-        [left / size[0], top / size[1], (left + width) / size[0], (top + height) / size[1]], what
-    )
+    return _inside([left / size[0], top / size[1], (left + width) / size[0], (top + height) / size[1]], what)
 
 
 def _inside(box: list[float], what: str) -> list[float]:
@@ -179,9 +173,7 @@ def _inside(box: list[float], what: str) -> list[float]:
     return [min(max(side, 0.0), 1.0) for side in box]
 
 
-def _objects(
-    labels: str, rows: list[tuple[list[float], int, bool]], size: tuple[int, int] | None
-) -> Objects:
+def _objects(labels: str, rows: list[tuple[list[float], int, bool]], size: tuple[int, int] | None) -> Objects:
     return Objects(
         labels,
         np.array([box for box, _, _ in rows], np.float64).reshape(-1, 4),

@@ -133,9 +133,7 @@ class ShownInputs:
     def pictures(self, samples: Iterable[int]) -> dict[int, np.ndarray[Any, Any]]:
         """Return the pictures [H, W, 3] (uint8) of some samples, without those that have none."""
         known = {
-            sample: _reduced(self._inputs[sample])
-            if sample in self._inputs
-            else self._pixels.get(sample)
+            sample: _reduced(self._inputs[sample]) if sample in self._inputs else self._pixels.get(sample)
             for sample in samples
         }
         return {sample: pixels for sample, pixels in known.items() if pixels is not None}

@@ -37,9 +37,8 @@ class Tokenizer:
 
 
 def read_text(
-    reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str,
-    folder: Path,
-) -> Samples:  # fmt: skip
+    reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str, folder: Path
+) -> Samples:
     """Return a text as samples: one per token, with the next token as its class.
 
     The model's first input is the token, a second integer input is its position in the sequence;
@@ -108,9 +107,7 @@ def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
             text = file.read(MOST_BYTES).decode("utf-8")
     except OSError as error:
         reason = error.strerror or error
-        raise wrong(
-            option, f"{path.name} cannot be read: {reason}.", code="data-unreadable"
-        ) from error
+        raise wrong(option, f"{path.name} cannot be read: {reason}.", code="data-unreadable") from error
     except UnicodeDecodeError as error:
         raise wrong(
             option,
@@ -124,9 +121,7 @@ def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
     except (TypeError, ValueError, OverflowError) as error:
         ids = np.zeros((0, 0), np.int64)
         raise wrong(
-            option,
-            "The tokenizer did not return a list of integers.",
-            code="tokenizer-output-invalid",
+            option, "The tokenizer did not return a list of integers.", code="tokenizer-output-invalid"
         ) from error
     if ids.ndim != 1 or (ids.size and int(ids.min()) < 0):
         raise wrong(

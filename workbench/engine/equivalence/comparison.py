@@ -43,8 +43,7 @@ class Comparison:
         self.samples += 1
         if len(reference) != len(value):
             return f"it has {len(value)} outputs, the model has {len(reference)}"
-        problems = [self._add(index, a, b) for index, (a, b) in
-                    enumerate(zip(reference, value, strict=True))]  # fmt: skip
+        problems = [self._add(index, a, b) for index, (a, b) in enumerate(zip(reference, value, strict=True))]
         return next(filter(None, problems), "")
 
     def _add(self, index: int, a: torch.Tensor, b: torch.Tensor) -> str:
@@ -65,9 +64,12 @@ class Comparison:
     def result(self) -> FormComparison:
         """The figures of this form."""
         return FormComparison(
-            form=self.form, samples=self.samples, elements=self.elements,
-            max_abs_error=self.sums.worst, sqnr_db=self.sums.sqnr_db,
-        )  # fmt: skip
+            form=self.form,
+            samples=self.samples,
+            elements=self.elements,
+            max_abs_error=self.sums.worst,
+            sqnr_db=self.sums.sqnr_db,
+        )
 
 
 def is_rounding(

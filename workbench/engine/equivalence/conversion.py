@@ -76,10 +76,13 @@ class FakeQuantizedReference:
             steps.close()
         module = programs.module_of(first) if first is not None else ""
         return form_differs(
-            "converted", problem, first,
-            f"Give the module {module} the config float." if module
+            "converted",
+            problem,
+            first,
+            f"Give the module {module} the config float."
+            if module
             else "Write this line with other operators.",
-        )  # fmt: skip
+        )
 
 
 def _fake_quantized(

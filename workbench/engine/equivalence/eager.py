@@ -347,9 +347,7 @@ def _fields(value: Request | Answer) -> dict[str, Any]:
         operators = [(r.shape, r.line, r.operator, r.sums) for r in value.operators]
         return {"outputs": value.outputs, "operators": operators, "error": value.error}
     runs = [[(step.inputs, step.carried) for step in run] for run in value.runs]
-    return {
-        "runs": runs, "seed": value.seed, "change": value.change, "record": value.record,
-    }  # fmt: skip
+    return {"runs": runs, "seed": value.seed, "change": value.change, "record": value.record}
 
 
 def _of_fields(fields: dict[str, Any]) -> Request | Answer:

@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from workbench.engine.data import Sample
-from workbench.engine.equivalence.comparison import (
-    CHANGE,
-    EXPORTED,
-    REWRITTEN,
-    Comparison,
-    is_rounding,
-)
+from workbench.engine.equivalence.comparison import CHANGE, EXPORTED, REWRITTEN, Comparison, is_rounding
 from workbench.engine.equivalence.eager import Request, Step
-from workbench.engine.equivalence.first_difference import (
-    described_nodes,
-    first_unknown,
-    place_of,
-)
+from workbench.engine.equivalence.first_difference import described_nodes, first_unknown, place_of
 from workbench.engine.quality.model_outputs import model_outputs
 from workbench.engine.quality.reference_outputs import exported_module
 from workbench.engine.quality.stateful_execution import Steps, stepping
@@ -122,9 +112,7 @@ def _reference(context: StageContext, samples: Samples) -> _Reference:
     listed = list(itertools.islice(samples, SAMPLES))
     request = Request(tuple(_runs(listed, continues=_keeps_state(context, listed))))
     outputs = loaded.eager.answer(request, context.check_cancelled).outputs
-    kept = [
-        given[: len(given) - sample.carried] for sample, given in zip(listed, outputs, strict=True)
-    ]
+    kept = [given[: len(given) - sample.carried] for sample, given in zip(listed, outputs, strict=True)]
     return _Reference(listed, request, kept)
 
 
@@ -183,9 +171,8 @@ def copied(sample: Sample) -> Sample:
 
 
 def _problem(
-    context: StageContext, reference: _Reference, comparison: Comparison,
-    outputs: Sequence[Outputs],
-) -> str:  # fmt: skip
+    context: StageContext, reference: _Reference, comparison: Comparison, outputs: Sequence[Outputs]
+) -> str:
     """Return how the outputs of a form differ from the model's; "" if they agree."""
     pairs = list(zip(reference.outputs, outputs, strict=True))
     problems = [comparison.add(*pair) for pair in pairs]
@@ -224,10 +211,12 @@ def _exported_differs(
     operators = eager.answer(request, context.check_cancelled).operators
     node = first_unknown(described_nodes(module, sample.inputs), operators)
     return form_differs(
-        "exported", problem, node,
+        "exported",
+        problem,
+        node,
         "torch.export records one run of the code: compute a new tensor here instead of writing "
         "into one, and keep values that change between runs in buffers.",
-    )  # fmt: skip
+    )
 
 
 def _first_in_prepared(
@@ -243,9 +232,11 @@ def _first_in_prepared(
 
 def _prepared_differs(problem: str, node: torch.fx.Node | None) -> WorkbenchError:
     return form_differs(
-        "prepared", problem, node,
+        "prepared",
+        problem,
+        node,
         "A rewrite before quantization changes the network. Write this line with other operators.",
-    )  # fmt: skip
+    )
 
 
 def form_differs(form: str, problem: str, node: torch.fx.Node | None, hint: str) -> WorkbenchError:

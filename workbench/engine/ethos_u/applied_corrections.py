@@ -11,13 +11,7 @@ from workbench.engine.ethos_u.corrections import lowering
 from workbench.engine.rewrites import norms, strides, tails
 from workbench.engine.toolchain_patches.patching import Pins, changed, sources_match
 from workbench.results import AppliedCorrection, CorrectionState
-from workbench.targets.ethos_u.corrections import (
-    CORRECTIONS,
-    CORRECTIONS_BY_ID,
-    Correction,
-    Facet,
-    is_wanted,
-)
+from workbench.targets.ethos_u.corrections import CORRECTIONS, CORRECTIONS_BY_ID, Correction, Facet, is_wanted
 from workbench.targets.ethos_u.rewrites import wanted_rewrites
 
 if TYPE_CHECKING:
@@ -44,9 +38,7 @@ def correction_functions(
     """
     functions: dict[str, tuple[Any, ...]] = {}
     rows = [row for row in CORRECTIONS if row.facet == facet]
-    states = tuple(
-        AppliedCorrection(id=row.id, state=correction_state(row.id, options)) for row in rows
-    )
+    states = tuple(AppliedCorrection(id=row.id, state=correction_state(row.id, options)) for row in rows)
     for row, applied in zip(rows, states, strict=True):
         if applied.state == "on":
             known = functions.get(row.module, ())
@@ -93,6 +85,4 @@ def rewrite_functions(options: Mapping[str, JsonValue]) -> dict[str, Any]:
     return {row.id: _REWRITES[row.function] for row in wanted_rewrites(options)}
 
 
-_REWRITES = {
-    name: value for module in (norms, strides, tails) for name, value in vars(module).items()
-}
+_REWRITES = {name: value for module in (norms, strides, tails) for name, value in vars(module).items()}

@@ -21,13 +21,7 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.options import given_passes, vela_flags
-from workbench.targets.ethos_u.vela_ini import (
-    OPTION,
-    OWN_INI,
-    ini_of,
-    section_for_vela,
-    text_for_vela,
-)
+from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, ini_of, section_for_vela, text_for_vela
 from workbench.toolchains.versions import tool_version
 
 if TYPE_CHECKING:

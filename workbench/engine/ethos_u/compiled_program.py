@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.engine.ethos_u.compiled_tensors import (
-    compiled_tensors,
-    first_difference,
-    reference_tensors,
-)
+from workbench.engine.ethos_u.compiled_tensors import compiled_tensors, first_difference, reference_tensors
 from workbench.engine.ethos_u.intermediates import output_names
 from workbench.engine.ethos_u.sample_groups import in_groups
 from workbench.engine.fx import programs
@@ -26,13 +22,7 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.npu.program import Program
 from workbench.npu.state import Options
 from workbench.pte import program as pte
-from workbench.results import (
-    GRAPH_FILE,
-    CompiledDifference,
-    CompiledFinding,
-    CompiledProgram,
-    LowerResult,
-)
+from workbench.results import GRAPH_FILE, CompiledDifference, CompiledFinding, CompiledProgram, LowerResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,8 +70,9 @@ def execute_delegate(
     """
     parts = in_groups(
         lambda at: machine.run_samples([v[at] for v in inputs], at.stop - at.start, options),
-        samples, machine.scratch_bytes,
-    )  # fmt: skip
+        samples,
+        machine.scratch_bytes,
+    )
     return [result for part in parts for result in part]
 
 
@@ -137,9 +128,7 @@ class CompiledDelegates:
                     differing.append((call, at))
         return differing
 
-    def _results(
-        self, call: TosaCall, machine: Machine, done: ExecutedCalls
-    ) -> list[MachineResult]:
+    def _results(self, call: TosaCall, machine: Machine, done: ExecutedCalls) -> list[MachineResult]:
         """Return what the compiled delegate gives; nothing if it cannot be executed."""
         count = len(call.outputs[0])
         if (known := done.of(machine.index, call.inputs, count)) is not None:
@@ -177,8 +166,11 @@ class CompiledDelegates:
         wanted = [values.nbytes for values in expected]
         if len(sizes) != len(wanted):
             left = Counter(wanted) - Counter(sizes)
-            lost = [f"{name}{self._module_of(delegate, name)}"
-                    for name, size in zip(names, wanted, strict=False) if size in left]  # fmt: skip
+            lost = [
+                f"{name}{self._module_of(delegate, name)}"
+                for name, size in zip(names, wanted, strict=False)
+                if size in left
+            ]
             self._refused = (
                 f"The compiled delegate {delegate} gives {len(sizes)} of {len(wanted)} outputs: "
                 f"{' or '.join(lost) or 'one'} is missing, and the program reads wrong values."
@@ -219,9 +211,13 @@ class CompiledDelegates:
         if self._first is None:
             at = int(differing[0])
             self._first = CompiledDifference(
-                sample=self._sample, delegate=delegate, output=name, element=at,
-                expected=int(expected[at]), computed=int(computed[at]),
-            )  # fmt: skip
+                sample=self._sample,
+                delegate=delegate,
+                output=name,
+                element=at,
+                expected=int(expected[at]),
+                computed=int(computed[at]),
+            )
 
     def _add_fault(self, delegate: int, code: str, message: str) -> None:
         fault = CompiledFinding(
@@ -264,9 +260,7 @@ class CompiledDelegates:
                 values_by_name[name] = data.view(like.dtype).reshape(like.shape)
         return values_by_name
 
-    def _located(
-        self, difference: CompiledDifference, inputs: Sequence[_Array]
-    ) -> CompiledDifference:
+    def _located(self, difference: CompiledDifference, inputs: Sequence[_Array]) -> CompiledDifference:
         """Return a difference with the operation where it begins, by Vela's tables."""
         delegate = difference.delegate
         if delegate >= len(self._reports):
@@ -285,11 +279,16 @@ class CompiledDelegates:
         last = commands[-1]
         row = report.operations[rows[-1]]
         names = {command.offset: command.name for command in machine.commands}
-        return difference.model_copy(update={
-            "operation": row.operator, "module": row.module, "origin": row.root,
-            "source_line": self._source_line(row.root),
-            "command": names.get(last.offset, ""), "offset": last.offset,
-        })  # fmt: skip
+        return difference.model_copy(
+            update={
+                "operation": row.operator,
+                "module": row.module,
+                "origin": row.root,
+                "source_line": self._source_line(row.root),
+                "command": names.get(last.offset, ""),
+                "offset": last.offset,
+            }
+        )
 
     def _source_line(self, node: str) -> str:
         graph = GraphSnapshot.load(self._context.path("export") / GRAPH_FILE)
@@ -311,10 +310,14 @@ class CompiledDelegates:
 def compiled_finding(finding: Finding) -> CompiledFinding:
     """Return a remark of the simulator as a part of a result."""
     return CompiledFinding(
-        severity=finding.severity, code=finding.code, message=finding.message,
-        delegate=finding.delegate, command=finding.command, offset=finding.offset,
+        severity=finding.severity,
+        code=finding.code,
+        message=finding.message,
+        delegate=finding.delegate,
+        command=finding.command,
+        offset=finding.offset,
         module=finding.module,
-    )  # fmt: skip
+    )
 
 
 def decoded_program(lowered: Lowered) -> Program:

@@ -109,9 +109,7 @@ def compiled_tensors(
     return {name: CompiledTensor(tuple(parts)) for name, parts in written.items() if parts}
 
 
-def reference_tensors(
-    flatbuffer: bytes, inputs: Sequence[_Array], names: Sequence[str]
-) -> dict[str, _Array]:
+def reference_tensors(flatbuffer: bytes, inputs: Sequence[_Array], names: Sequence[str]) -> dict[str, _Array]:
     """Return tensors of a TOSA program, as the reference model computes them.
 
     Args:
@@ -133,9 +131,7 @@ def reference_tensors(
     return {name: np.array(value) for name, value in zip(wanted, values, strict=True)}
 
 
-def first_difference(
-    compiled: Mapping[str, CompiledTensor], reference: Mapping[str, _Array]
-) -> str:
+def first_difference(compiled: Mapping[str, CompiledTensor], reference: Mapping[str, _Array]) -> str:
     """Return the first tensor that differs, in the order of the commands; "" if none does."""
     for name, tensor in compiled.items():
         expected = reference.get(name)

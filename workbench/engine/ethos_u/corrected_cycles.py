@@ -57,12 +57,8 @@ _DEVICES = {
     "ethos-u55-32": _Device((2.0, 3.0, 3.0, 3.0, 4.0, 6.0, 1.0, 2.0), 1.0, 1.0, (1, 1, 4)),
     "ethos-u55-64": _Device((1.0, 1.5, 1.5, 1.5, 2.0, 3.0, 0.5, 1.0), 1.0, 1.0, (1, 1, 8)),
     "ethos-u55-128": _Device((0.75, 1.25, 0.75, 0.75, 1.0, 1.5, 0.25, 0.5), 1.0, 0.5, (1, 2, 8)),
-    "ethos-u55-256": _Device(
-        (0.625, 1.125, 0.5, 0.375, 0.5, 0.75, 0.125, 0.25), 1.0, 0.25, (2, 2, 8)
-    ),
-    "ethos-u65-256": _Device(
-        (0.625, 1.125, 0.5, 0.375, 0.5, 0.75, 0.125, 0.25), 1.0, 0.25, (2, 2, 8)
-    ),
+    "ethos-u55-256": _Device((0.625, 1.125, 0.5, 0.375, 0.5, 0.75, 0.125, 0.25), 1.0, 0.25, (2, 2, 8)),
+    "ethos-u65-256": _Device((0.625, 1.125, 0.5, 0.375, 0.5, 0.75, 0.125, 0.25), 1.0, 0.25, (2, 2, 8)),
     "ethos-u65-512": _Device(
         (0.3125, 0.5625, 0.25, 0.1875, 0.25, 0.375, 0.0625, 0.125), 0.5, 0.125, (2, 2, 8), 2
     ),
@@ -384,13 +380,9 @@ def _with_macs(operation: _Operation, device: _Device, bits: int) -> _Change | N
     if is_pool and device is not _DEVICES["ethos-u55-32"]:
         steps = _pool_steps(operation) * micro_blocks / device.cores
         new_macs = macs - steps * (bits / 2 - bits / 8) if steps * bits / 2 <= macs else macs
-    new_output = max(
-        math.ceil(rate * elements), waiting if waiting > math.ceil(charged * elements) else 0
-    )
+    new_output = max(math.ceil(rate * elements), waiting if waiting > math.ceil(charged * elements) else 0)
     new_command = (transfer + new_macs + new_output) / 4
-    saved = _total(macs, waiting, command, blocks) - _total(
-        new_macs, new_output, new_command, blocks
-    )
+    saved = _total(macs, waiting, command, blocks) - _total(new_macs, new_output, new_command, blocks)
     reasons = [POOLING] * (new_macs < macs) + [NO_ACTIVATION] * (rate < charged)
     if not reasons or saved <= 0:
         return None
@@ -415,9 +407,7 @@ def _blocks(operation: _Operation, micro: tuple[int, ...]) -> tuple[float, int, 
         min(size, number(operation.units.get(f"ofm_block_{axis}")))
         for size, axis in zip(shape, "hwc", strict=True)
     ]
-    is_flat = (
-        shape[0] == 1 and shape[1] % 2 == 0 and number(operation.shapes.get("kernel_size_y")) <= 1
-    )
+    is_flat = shape[0] == 1 and shape[1] % 2 == 0 and number(operation.shapes.get("kernel_size_y")) <= 1
     if micro[0] == 2 and operation.kind in _CONVOLUTIONS and is_flat:
         micro = (1, 4, micro[2])
     inside = math.prod(-(-size // step) for size, step in zip(block, micro, strict=True))
@@ -433,12 +423,7 @@ def _solved(units: Mapping[str, Any], blocks: float, output: int) -> tuple[int, 
     macs_total, output_total = number(units.get("mac_cycles")), number(units.get("ao_cycles"))
     near = round(output_total - output * blocks)
     macs = next(
-        (
-            m
-            for m in (near, near + 1, near - 1)
-            if m >= 0 and int(output * blocks + m) == output_total
-        ),
-        None,
+        (m for m in (near, near + 1, near - 1) if m >= 0 and int(output * blocks + m) == output_total), None
     )
     if macs is None:
         return None

@@ -16,12 +16,7 @@ from workbench.engine.ethos_u.corrections.decomposition_tracking import root_of
 from workbench.engine.ethos_u.corrections.partition import TAG
 from workbench.engine.ethos_u.cpu_kernels import ORIGIN
 from workbench.engine.ethos_u.npu_exclusions import KeptOff
-from workbench.engine.ethos_u.refusals import (
-    CheckingPartitioner,
-    in_words,
-    refuse_control_flow,
-    unreported,
-)
+from workbench.engine.ethos_u.refusals import CheckingPartitioner, in_words, refuse_control_flow, unreported
 from workbench.engine.fx import programs
 from workbench.engine.toolchain_patches.gate import accelerated
 from workbench.graph.snapshot import GraphSnapshot
@@ -55,9 +50,7 @@ class _Foreseeing(CheckingPartitioner):
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
 
-def preview_placement(
-    context: StageContext, choice: TargetChoice
-) -> tuple[int, tuple[CpuNode, ...]]:
+def preview_placement(context: StageContext, choice: TargetChoice) -> tuple[int, tuple[CpuNode, ...]]:
     """Return the number of operators on a device's NPU, and the others with reasons.
 
     The partitioner decides as in lowering; Vela is not run, so its own rejections are not
@@ -71,10 +64,7 @@ def preview_placement(
     check = kept_off(context, context.project.kept_off())
     checker = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
     checker.not_quantized = not_quantized(context)
-    with (
-        own_ini_at_hand(choice, context.folder),
-        accelerated(context.accelerate),
-    ):
+    with own_ini_at_hand(choice, context.folder), accelerated(context.accelerate):
         to_edge_transform_and_lower(
             context.live("convert").program,
             partitioner=[checker],
@@ -147,9 +137,13 @@ def cpu_nodes(
             root = root_of(node)
             cause, reason = not_quantized.get(root.name if root else "", (cause, reason))
         yield CpuNode(
-            node=node.name, op=op, module=programs.module_of(node), reason=reason, cause=cause,
+            node=node.name,
+            op=op,
+            module=programs.module_of(node),
+            reason=reason,
+            cause=cause,
             cycles=cpu_cycles(node),
-        )  # fmt: skip
+        )
 
 
 # The argument whose last dimension is summed over, and the one with the weights of a convolution.

@@ -22,11 +22,7 @@ ORIGIN = "before_cpu_kernels"
 CHANNELS_LAST = (0, 2, 3, 1)
 
 ATEN = ops.edge.aten
-SPATIAL = (
-    ATEN.convolution.default,
-    ATEN.avg_pool2d.default,
-    ATEN.max_pool2d_with_indices.default,
-)
+SPATIAL = (ATEN.convolution.default, ATEN.avg_pool2d.default, ATEN.max_pool2d_with_indices.default)
 ELEMENTWISE = (ATEN.add.Tensor, ATEN.sub.Tensor, ATEN.mul.Tensor)
 TAKEN = (*SPATIAL, *ELEMENTWISE, ATEN.linear.default, ATEN.bmm.default)
 ACTIVATIONS = (ATEN.relu.default, ATEN.hardtanh.default, ATEN.clamp.default)
@@ -80,9 +76,7 @@ def _groups(graph: Any) -> list[tuple[str, ...]]:
     for node in graph.nodes:
         last = _last(node)
         if node.target in TAKEN and _is_int8(node, last) and _is_laid_out(node):
-            groups.append(
-                (node.name,) if last.target not in ACTIVATIONS else (node.name, last.name)
-            )
+            groups.append((node.name,) if last.target not in ACTIVATIONS else (node.name, last.name))
     return groups
 
 

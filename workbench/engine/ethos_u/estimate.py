@@ -14,13 +14,7 @@ from workbench.errors import failure
 from workbench.results import VelaTotals
 from workbench.targets.ethos_u.devices import clock_hz
 from workbench.targets.ethos_u.options import vela_flags
-from workbench.targets.ethos_u.vela_ini import (
-    OPTION,
-    OWN_INI,
-    parse,
-    section_for_vela,
-    text_for_vela,
-)
+from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, parse, section_for_vela, text_for_vela
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,8 +38,7 @@ def totals(model: Any, clock: float, operations: Iterable[OperationCycles]) -> V
     return VelaTotals(
         cycles_total=cycles,
         cycles_vela=stated,
-        cycles_npu=int(figures.npuCycles)
-        - sum(operation.vela_npu - operation.npu for operation in counted),
+        cycles_npu=int(figures.npuCycles) - sum(operation.vela_npu - operation.npu for operation in counted),
         inference_ms=cycles / clock * 1e3,
         sram_bytes=int(memories["sram"].peakUsage) if "sram" in memories else 0,
         flash_bytes=int(figures.readOnlyPeakUsage),
@@ -96,11 +89,15 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
             Path(config).write_text(text, encoding="utf-8")
             system = section_for_vela(system, device)
         arguments = [
-            f"--accelerator-config={device}", f"--config={config}", "--output-format=raw",
+            f"--accelerator-config={device}",
+            f"--config={config}",
+            "--output-format=raw",
             f"--system-config={system}",
-            f"--memory-mode={options['memory_mode']}", f"--output-dir={folder}",
-            *vela_flags(options), str(network),
-        ]  # fmt: skip
+            f"--memory-mode={options['memory_mode']}",
+            f"--output-dir={folder}",
+            *vela_flags(options),
+            str(network),
+        ]
         try:
             with contextlib.redirect_stdout(captured), contextlib.redirect_stderr(captured):
                 model = compiled_model(arguments)
@@ -119,6 +116,4 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
         if model is not None:
             return model
     words = captured.getvalue().strip().splitlines()
-    raise failure(
-        f"Vela created no program: {words[-1] if words else 'no output'}.", code="vela-no-output"
-    )
+    raise failure(f"Vela created no program: {words[-1] if words else 'no output'}.", code="vela-no-output")

@@ -44,9 +44,7 @@ def output_grids(module: torch.fx.GraphModule) -> list[Grid | None]:
     values = output.args[0]
     listed = values if isinstance(values, list | tuple) else [values]
     return [
-        grid_of(node) if is_dequantized(node) else None
-        for node in listed
-        if isinstance(node, torch.fx.Node)
+        grid_of(node) if is_dequantized(node) else None for node in listed if isinstance(node, torch.fx.Node)
     ]
 
 

@@ -24,9 +24,7 @@ def with_integer_borders(manager: Any) -> Any:
     values = list(graph.output_node().args[0])
     first = len(values) - len(signature.user_outputs)
     outputs = [i for i, node in enumerate(values) if i >= first and is_dequantized(node)]
-    changed = manager.transform(
-        passes=[QuantizeInputs(manager, inputs), QuantizeOutputs(manager, outputs)]
-    )
+    changed = manager.transform(passes=[QuantizeInputs(manager, inputs), QuantizeOutputs(manager, outputs)])
     for i in outputs if first else ():
         for key in ("scale", "zp", "quant_min", "quant_max", "dtype"):
             value = changed._config_methods.pop(f"output{i}_{key}")  # noqa: SLF001

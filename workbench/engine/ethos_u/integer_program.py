@@ -39,9 +39,7 @@ class IntegerSteps:
     firmware that passes integers must convert between the grids too.
     """
 
-    def __init__(
-        self, program: IntegerProgram, converted: torch.fx.GraphModule, *, integer_io: bool
-    ) -> None:
+    def __init__(self, program: IntegerProgram, converted: torch.fx.GraphModule, *, integer_io: bool) -> None:
         self._program, self._converted, self._integer_io = program, converted, integer_io
         self._carried: Tensors = []
 
@@ -99,8 +97,7 @@ class IntegerProgram(torch.fx.Interpreter):
         self._names = list(delegates)
         self._flatbuffers = dict(zip(delegates, lowered.tosa, strict=True))
         self._specs = {
-            name: [v.meta["val"] for v in _outputs(delegate)]
-            for name, delegate in delegates.items()
+            name: [v.meta["val"] for v in _outputs(delegate)] for name, delegate in delegates.items()
         }
         self._program, self.tosa = program, tosa
         self._buffers: dict[str, torch.Tensor] = {}
@@ -134,8 +131,11 @@ class IntegerProgram(torch.fx.Interpreter):
         for spec, value in zip(signature.output_specs, outputs, strict=True):
             if spec.kind is OutputKind.BUFFER_MUTATION:
                 (self._buffers[spec.target],) = self._each(value)
-        user = [self._each(v) for s, v in zip(signature.output_specs, outputs, strict=True)
-                if s.kind is OutputKind.USER_OUTPUT]  # fmt: skip
+        user = [
+            self._each(v)
+            for s, v in zip(signature.output_specs, outputs, strict=True)
+            if s.kind is OutputKind.USER_OUTPUT
+        ]
         rows = zip(*user, strict=True) if user else ((),) * len(samples)
         return [[v for v in row if isinstance(v, torch.Tensor)] for row in rows]
 
@@ -221,8 +221,7 @@ def _check_outputs(delegate: int, outputs: Sequence[Any], specs: Sequence[torch.
     if sizes == wanted:
         return
     raise failure(
-        f"The TOSA of delegate {delegate} has outputs of {sizes} elements, and the program reads "
-        f"{wanted}.",
+        f"The TOSA of delegate {delegate} has outputs of {sizes} elements, and the program reads {wanted}.",
         "The program was lowered wrongly. Report it with the model.",
         Place(kind="stage", id="lower"),
         code="delegate-outputs-differ",

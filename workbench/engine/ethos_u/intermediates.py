@@ -118,11 +118,7 @@ def _last_parts(device: GraphSnapshot, final: Mapping[str, torch.fx.Node]) -> di
     """
     last: dict[str, Node] = {}
     for operation in device.nodes:
-        if (
-            operation.kind != "call"
-            or not operation.outputs
-            or operation.outputs[0].dtype not in _INTEGERS
-        ):
+        if operation.kind != "call" or not operation.outputs or operation.outputs[0].dtype not in _INTEGERS:
             continue
         origin = operation.attrs.get("origin", "")
         read = [name for name, known in last.items() if known in device.producers(operation.id)]
@@ -137,9 +133,7 @@ def _last_parts(device: GraphSnapshot, final: Mapping[str, torch.fx.Node]) -> di
 
 _TABLE = "tosa.TABLE"
 _TOSA_LAYOUTS = ("tosa.RESHAPE", "tosa.TRANSPOSE")
-_LAYOUTS = (
-    "view", "reshape", "flatten", "unflatten", "permute", "transpose", "t", "squeeze", "unsqueeze",
-)  # fmt: skip
+_LAYOUTS = ("view", "reshape", "flatten", "unflatten", "permute", "transpose", "t", "squeeze", "unsqueeze")
 
 
 def _is_moved_ahead(
@@ -225,9 +219,7 @@ class IntegerComparison:
         self._elements, self._exact, self._most = ([0] * len(pairs) for _ in range(3))
 
     def add(
-        self,
-        inputs: tuple[torch.Tensor, ...],
-        tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]],
+        self, inputs: tuple[torch.Tensor, ...], tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]]
     ) -> None:
         """Add the delegates' tensors for one sample."""
         positions = {pair.node.name: position for position, pair in enumerate(self.pairs)}
@@ -240,9 +232,7 @@ class IntegerComparison:
             self._most[position] = max(self._most[position], int(lsb.abs().max()))
 
     def reals(
-        self,
-        inputs: tuple[torch.Tensor, ...],
-        tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]],
+        self, inputs: tuple[torch.Tensor, ...], tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]]
     ) -> Iterator[tuple[Pair, torch.Tensor, torch.Tensor]]:
         """Yield each pair with the quantized model's values and the real values of the integers."""
         self._values = {}
@@ -265,11 +255,15 @@ class IntegerComparison:
             sums, elements = self._sums[index], self._elements[index]
             if elements:
                 yield IntegerQuality(
-                    tensor=pair.node.name, module=programs.module_of(pair.node),
+                    tensor=pair.node.name,
+                    module=programs.module_of(pair.node),
                     op=programs.op_of(pair.node),
-                    sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
-                    max_lsb=self._most[index], exact=self._exact[index] / elements,
-                )  # fmt: skip
+                    sqnr_db=sums.sqnr_db,
+                    cosine=sums.cosine,
+                    max_abs_error=sums.worst,
+                    max_lsb=self._most[index],
+                    exact=self._exact[index] / elements,
+                )
 
 
 def as_laid_out(integers: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -16,11 +16,7 @@ from executorch.backends.arm._passes.insert_table_ops import InsertTableOpsPass,
 from executorch.backends.arm._passes.quant_args import QuantArgs
 
 from workbench.engine.ethos_u.applied_corrections import correction_state
-from workbench.engine.ethos_u.corrections.int16_tables import (
-    NOISE_OF_VALUES,
-    NOISE_OF_WEIGHTS,
-    windows_of,
-)
+from workbench.engine.ethos_u.corrections.int16_tables import NOISE_OF_VALUES, NOISE_OF_WEIGHTS, windows_of
 from workbench.engine.ethos_u.grids import Grid, grid_of
 from workbench.engine.fx import programs
 from workbench.results import CalibrateResult
@@ -73,9 +69,8 @@ def known_differences(context: StageContext, converted: torch.fx.GraphModule) ->
 
 
 def table_errors(
-    converted: torch.fx.GraphModule, seen: Mapping[str, tuple[float, float]], *,
-    refined: bool = False,
-) -> Iterator[TableError]:  # fmt: skip
+    converted: torch.fx.GraphModule, seen: Mapping[str, tuple[float, float]], *, refined: bool = False
+) -> Iterator[TableError]:
     """Yield the error of every interpolated function of a quantized graph.
 
     Args:
@@ -98,10 +93,14 @@ def table_errors(
         steps = ((_read(node, into, out, codes) if given is None else given) - exact).abs().max()
         largest = (exact - out.zero_point).abs().max().clamp(min=1)
         yield TableError(
-            op=programs.op_of(node).split(".")[1], module=programs.module_of(node),
-            source=source.name, spacing=into.scale * (1 << _BETWEEN), low=low,
-            steps=int(steps), share=float(steps / largest),
-        )  # fmt: skip
+            op=programs.op_of(node).split(".")[1],
+            module=programs.module_of(node),
+            source=source.name,
+            spacing=into.scale * (1 << _BETWEEN),
+            low=low,
+            steps=int(steps),
+            share=float(steps / largest),
+        )
 
 
 def _borders(node: torch.fx.Node) -> tuple[torch.fx.Node, Grid, Grid] | None:
@@ -155,9 +154,7 @@ def _has_bytes(graph: torch.fx.Graph) -> bool:
 
 
 def _arguments(grid: Grid) -> QuantArgs:
-    return QuantArgs(
-        scale=grid.scale, zp=grid.zero_point, qmin=grid.qmin, qmax=grid.qmax, dtype=grid.dtype
-    )
+    return QuantArgs(scale=grid.scale, zp=grid.zero_point, qmin=grid.qmin, qmax=grid.qmax, dtype=grid.dtype)
 
 
 def _told(table_errors: Iterable[TableError], least: float) -> Iterator[str]:

@@ -20,11 +20,7 @@ from workbench.deploy.boards import candidates, undescribed
 from workbench.deploy.fitting import of_program, sentence
 from workbench.engine.ethos_u import vela
 from workbench.engine.ethos_u.applied_corrections import correction_functions
-from workbench.engine.ethos_u.capture.lowering import (
-    capture_tosa,
-    partition_reasons,
-    watched_passes,
-)
+from workbench.engine.ethos_u.capture.lowering import capture_tosa, partition_reasons, watched_passes
 from workbench.engine.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.ethos_u.corrections.lowering import corrected, corrected_compiler
 from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, kept_off, not_quantized
@@ -180,9 +176,7 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
                 edge = _lowered(context.live("convert").program, choice, compiled, watched, methods)
             progress.reach(_DELEGATED, "planning memory and writing the program")
             context.store.keep("edge", key, edge)
-            lowered, runtime = _runtime(
-                edge, choice, is_decoder=sources.reads_text(context.project)
-            )
+            lowered, runtime = _runtime(edge, choice, is_decoder=sources.reads_text(context.project))
     except SystemExit as error:
         raise vela_left(error) from error
     except RuntimeError as error:
@@ -226,8 +220,7 @@ def _rewrites_with_cycles(
     clock = clock_of(choice, context.folder)
     before = _vela_reports(compiled, compiled.origins, clock, choice.id)
     operations = (
-        [operation for report in given for operation in report.operations]
-        for given in (before, reports)
+        [operation for report in given for operation in report.operations] for given in (before, reports)
     )
     return tuple(with_cycles(rewrites, written, *operations))
 
@@ -354,9 +347,7 @@ def _lowered(
     methods: Mapping[str, int | bool] | None = None,
 ) -> _Edge:
     check, progress = watched
-    partitioner = CheckingPartitioner(
-        compile_spec(choice), [check] if check else None, progress.counted
-    )
+    partitioner = CheckingPartitioner(compile_spec(choice), [check] if check else None, progress.counted)
     functions, states = correction_functions(choice.options, "compile")
     with ExitStack() as stack:
         tosa = stack.enter_context(capture_tosa())
@@ -433,8 +424,7 @@ def _result(
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
     clock = clock_of(choice, context.folder)
     reports = tuple(
-        with_limits(report, choice.id)
-        for report in _vela_reports(compiled, edge.origins, clock, choice.id)
+        with_limits(report, choice.id) for report in _vela_reports(compiled, edge.origins, clock, choice.id)
     )
     return LowerResult(
         target=choice.id,

@@ -53,16 +53,12 @@ class _Decompose(ExportPass):
 
         def whole(*given: Any) -> Any:
             values = iter(given)
-            filled = [
-                next(values) if isinstance(argument, ProxyValue) else argument for argument in flat
-            ]
+            filled = [next(values) if isinstance(argument, ProxyValue) else argument for argument in flat]
             positional, named = pytree.tree_unflatten(filled, structure)
             return op._op(*positional, **named)  # noqa: SLF001 - its only name
 
         table = torch.export.default_decompositions()
-        graph = make_fx(whole, decomposition_table=table)(
-            *(tensor.data for tensor in tensors)
-        ).graph
+        graph = make_fx(whole, decomposition_table=table)(*(tensor.data for tensor in tensors)).graph
         known = dict(zip((n for n in graph.nodes if n.op == "placeholder"), tensors, strict=True))
         for node in graph.nodes:
             if node.op == "call_function":

@@ -11,17 +11,11 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-from workbench.engine.ethos_u.applied_corrections import (
-    correction_functions,
-    rewrite_functions,
-)
+from workbench.engine.ethos_u.applied_corrections import correction_functions, rewrite_functions
 from workbench.engine.ethos_u.compile_spec import compile_spec
 from workbench.engine.ethos_u.corrections.annotation_patches import weights_replaced
 from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldable
-from workbench.engine.ethos_u.corrections.decomposition_tracking import (
-    MadeOf,
-    OfClass,
-)
+from workbench.engine.ethos_u.corrections.decomposition_tracking import MadeOf, OfClass
 from workbench.engine.ethos_u.corrections.quantizer import CorrectingQuantizer
 from workbench.engine.ethos_u.refusals import modules_by_operator, preparing_failed
 from workbench.engine.fx import programs
@@ -63,9 +57,7 @@ class ReportingQuantizer(CorrectingQuantizer):
     @property
     def applied_corrections(self) -> tuple[AppliedCorrection, ...]:
         """What became of the corrections before calibration."""
-        return tuple(
-            row.model_copy(update={"places": self.corrected.get(row.id, ())}) for row in self.states
-        )
+        return tuple(row.model_copy(update={"places": self.corrected.get(row.id, ())}) for row in self.states)
 
     @property
     def rewritten(self) -> tuple[AppliedRewrite, ...]:
@@ -130,15 +122,11 @@ def qat_model(floating: torch.fx.GraphModule, project: Project, folder: Path) ->
     return QatModel(floating, training_quantizer(project, folder))
 
 
-def _made(
-    project: Project, folder: Path, *, is_qat: bool, is_rewriting: bool = True
-) -> EthosUQuantizer:
+def _made(project: Project, folder: Path, *, is_qat: bool, is_rewriting: bool = True) -> EthosUQuantizer:
     for patch in ("decomposition-tracking", "folded-weights"):
         require(patch)
     quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
-    quantizer.corrections, quantizer.states = correction_functions(
-        project.target.options, "quantizer"
-    )
+    quantizer.corrections, quantizer.states = correction_functions(project.target.options, "quantizer")
     if is_rewriting:
         quantizer.rewrites = rewrite_functions(project.target.options)
     with warnings.catch_warnings():
@@ -277,11 +265,17 @@ def report(
         quantized = bool(_annotation(node))
         reported = node.meta.get(_REPORT, _Report())
         reason = "" if quantized else reported.reason or _NO_PATTERN
-        rows.append(NodeAnnotation(
-            node=node.name, op=programs.op_of(node), module=programs.module_of(node),
-            config=_config(reported.label, labels) if quantized else "float", by=reported.by,
-            quantized=quantized, reason=_in_words(reason),
-        ))  # fmt: skip
+        rows.append(
+            NodeAnnotation(
+                node=node.name,
+                op=programs.op_of(node),
+                module=programs.module_of(node),
+                config=_config(reported.label, labels) if quantized else "float",
+                by=reported.by,
+                quantized=quantized,
+                reason=_in_words(reason),
+            )
+        )
     return rows
 
 
@@ -294,14 +288,17 @@ SHARED = "shared"
 _NO_PATTERN = "The Ethos-U quantizer has no pattern for this operator."
 _WORDS = {
     "Tried annotating already quantized node.": "A stronger rule already quantized it.",
-    "All inputs and outputs to these nodes are non-quantized.":
-        "All operators around it are float, so it stays float too.",
+    "All inputs and outputs to these nodes are non-quantized.": (
+        "All operators around it are float, so it stays float too."
+    ),
     "No float inputs nor outputs to annotate": "It has no floating-point tensors.",
-    "Tried annotating unsupported quantization config":
-        "The target does not support this operator in this config.",
-    "Tried annotating unsupported configuration of operators":
-        "The target does not support this combination of operators.",
-}  # fmt: skip
+    "Tried annotating unsupported quantization config": (
+        "The target does not support this operator in this config."
+    ),
+    "Tried annotating unsupported configuration of operators": (
+        "The target does not support this combination of operators."
+    ),
+}
 
 
 def _in_words(reason: str) -> str:
@@ -326,10 +323,7 @@ def _reports(quantizer: EthosUQuantizer) -> tuple[dict[str, tuple[str, str]], di
         info = report.quantizer_info
         for pattern in report.accepted_patterns:
             for node in pattern.nodes:
-                accepted[node.name] = (
-                    str(info.targeted_nodes_description),
-                    str(info.qconfig_label),
-                )
+                accepted[node.name] = (str(info.targeted_nodes_description), str(info.qconfig_label))
         for pattern in report.rejected_patterns:
             for name in pattern.node_names:
                 rejected.setdefault(name, str(pattern.rejection_reason))

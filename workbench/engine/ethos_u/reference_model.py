@@ -22,11 +22,7 @@ from workbench.engine.data.evaluation import evaluation_samples, verification_sa
 from workbench.engine.ethos_u.compiled_program import CompiledDelegates, ExecutedCalls
 from workbench.engine.ethos_u.functional_run import FunctionalOutputs, WholeProgram
 from workbench.engine.ethos_u.grids import Grid, output_grids
-from workbench.engine.ethos_u.integer_program import (
-    IntegerProgram,
-    IntegerSteps,
-    Tensors,
-)
+from workbench.engine.ethos_u.integer_program import IntegerProgram, IntegerSteps, Tensors
 from workbench.engine.ethos_u.intermediates import IntegerComparison, pairs
 from workbench.engine.ethos_u.pool_rounding import halves_away_from_zero
 from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE, one_thread_for_products
@@ -43,13 +39,7 @@ from workbench.engine.quality.sample_outputs import SampleOutputs, kept_outputs
 from workbench.engine.quality.stateful_execution import Steps, stepping
 from workbench.engine.reference_process import ReferenceProcess
 from workbench.errors import Place, failure
-from workbench.results import (
-    AgainstFloat,
-    ExportResult,
-    IntegerQuality,
-    OutputQuality,
-    VerifyResult,
-)
+from workbench.results import AgainstFloat, ExportResult, IntegerQuality, OutputQuality, VerifyResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,8 +82,9 @@ def verify(context: StageContext) -> VerifyResult:
         except ExecutorDiffers as error:
             context.log(
                 f"The built-in executor of TOSA and the reference model differ in {error}: the "
-                "reference model computes all samples.", "warning",
-            )  # fmt: skip
+                "reference model computes all samples.",
+                "warning",
+            )
             return _Verification(context, process, differs=str(error)).result()
 
 
@@ -178,9 +169,7 @@ class _Verification:
             self._tosa.settle(call, at)
         self._compare_whole(first)
 
-    def _execute(
-        self, samples: Sequence[Sample], given: Sequence[Tensors], first: int
-    ) -> ExecutedCalls:
+    def _execute(self, samples: Sequence[Sample], given: Sequence[Tensors], first: int) -> ExecutedCalls:
         """Execute the whole compiled program; one with state for the first sample only."""
         has_state = self._remembers or bool(samples[0].carried)
         if self._whole.outputs.refused or (first and has_state):
@@ -232,19 +221,21 @@ class _Verification:
     def _results(self) -> VerifyResult:
         context, tally, floating = self._context, self._tally, self._floating
         refused = self._whole.outputs.refused
-        compiled = self._compiled.result(tally.samples).model_copy(update={
-            "whole_refused": refused, "whole_max_lsb": None if refused else self._whole_most,
-        })  # fmt: skip
+        compiled = self._compiled.result(tally.samples).model_copy(
+            update={"whole_refused": refused, "whole_max_lsb": None if refused else self._whole_most}
+        )
         result = tally.result()
         if not self._remembers:
             samples = (sample.inputs for sample, _ in _chosen(context))
             result = with_roundings(result, context.live("convert").module, samples)
-        return _with_tensors(result, tuple(self._inside.result())).model_copy(update={
-            "text": floating.text.result() if floating.text is not None else None,
-            "against_float": floating.result(_ignored(context, context.live("lower"))),
-            "compiled": compiled,
-            "executors": self._tosa.by.result(self._differs),
-        })  # fmt: skip
+        return _with_tensors(result, tuple(self._inside.result())).model_copy(
+            update={
+                "text": floating.text.result() if floating.text is not None else None,
+                "against_float": floating.result(_ignored(context, context.live("lower"))),
+                "compiled": compiled,
+                "executors": self._tosa.by.result(self._differs),
+            }
+        )
 
 
 def _has_state(edge: Any) -> bool:
@@ -255,11 +246,13 @@ def _has_state(edge: Any) -> bool:
 
 def _with_tensors(result: VerifyResult, tensors: tuple[IntegerQuality, ...]) -> VerifyResult:
     """Return a result with the comparison of the tensors inside the program."""
-    return result.model_copy(update={
-        "tensors": tensors,
-        "tensor_samples": min(result.samples, TENSOR_SAMPLES),
-        "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
-    })  # fmt: skip
+    return result.model_copy(
+        update={
+            "tensors": tensors,
+            "tensor_samples": min(result.samples, TENSOR_SAMPLES),
+            "first_divergence": next((t.tensor for t in tensors if t.max_lsb), ""),
+        }
+    )
 
 
 def _chosen(context: StageContext) -> Iterator[tuple[Sample, bool]]:
@@ -290,12 +283,7 @@ class _FloatModel:
         return self._steps(sample)
 
     def add(
-        self,
-        sample: Sample,
-        programs_outputs: tuple[Sequence[torch.Tensor], ...],
-        most: int,
-        *,
-        counts: bool,
+        self, sample: Sample, programs_outputs: tuple[Sequence[torch.Tensor], ...], most: int, *, counts: bool
     ) -> None:
         """Add a step of all three programs, as real numbers.
 
@@ -324,12 +312,15 @@ class _FloatModel:
         known = self._variation.result(self._inputs)
         names = tuple(dict.fromkeys((*known.ignored, *ignored)))
         return AgainstFloat(
-            quantized_sqnr_db=self._quantized.sqnr_db, integer_sqnr_db=self._integer.sqnr_db,
-            samples=self._evaluated, data=self._data, held_out=self._held_out,
+            quantized_sqnr_db=self._quantized.sqnr_db,
+            integer_sqnr_db=self._integer.sqnr_db,
+            samples=self._evaluated,
+            data=self._data,
+            held_out=self._held_out,
             outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self._outputs)),
             parts=self._parts.result(),
             dependence=known.model_copy(update={"ignored": names}),
-        )  # fmt: skip
+        )
 
 
 def _ignored(context: StageContext, lowered: Lowered) -> list[str]:
@@ -352,9 +343,7 @@ def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
     return IntegerComparison(converted, inner_pairs)
 
 
-def integers(
-    context: StageContext, history: Sequence[Sample]
-) -> dict[str, dict[str, torch.Tensor]]:
+def integers(context: StageContext, history: Sequence[Sample]) -> dict[str, dict[str, torch.Tensor]]:
     """Return the real values of all integer tensors, by program and the quantized model's names.
 
     "integer" is the TOSA on the reference model, "compiled" the compiled program on the functional
@@ -455,8 +444,7 @@ class Tally:
             decided=self._decided,
             decided_equal=self._decided_equal,
             warnings=tuple(
-                f"Output {i} is not quantized: differences are counted in units of 1."
-                for i in loose
+                f"Output {i} is not quantized: differences are counted in units of 1." for i in loose
             ),
         )
 

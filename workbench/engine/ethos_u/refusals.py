@@ -212,8 +212,7 @@ def refuse_unwritable(manager: Any) -> None:
             message=f"{node.name} ({programs.op_of(node)}) in module "
             f"{programs.module_of(node) or 'forward'} stays on the CPU, and ExecuTorch has no "
             "out variant of it: the program cannot be written.",
-            hint="Give its module a8w8, so that the NPU takes it, or write it with other "
-            "operators.",
+            hint="Give its module a8w8, so that the NPU takes it, or write it with other operators.",
             where=Place(kind="node", id=node.name),
             code="operator-without-out-variant",
         )
@@ -232,27 +231,24 @@ _KNOWN: dict[str, tuple[CpuCause, str]] = {
         "float",
         "The NPU has no such operator for float tensors, and this one was not quantized.",
     ),
-    "Partition contained only ops which are removed in the TOSA lowering, leading to an empty "
-    "partition.": ("empty", _ONLY_MOVES),
+    "Partition contained only ops which are removed in the TOSA lowering, leading to an empty partition.": (
+        "empty",
+        _ONLY_MOVES,
+    ),
 }
 _CONVERSIONS: dict[CpuCause, str] = {
     "border": "Converts between float and integer at the border of the program; integer "
     "inputs and outputs avoid it.",
-    "conversion": "Converts between integer and float for an operator on the CPU, and "
-    "disappears with it.",
+    "conversion": "Converts between integer and float for an operator on the CPU, and disappears with it.",
 }
 
 
 # An operator as ExecuTorch prints it, with its signature.
 _SCHEMA = re.compile(r"<EdgeOpOverload: ([\w.]+)>: schema = \S+\(.*\) -> [\w()\[\], ]+")
-_REMEMBERED = (
-    "Converts state for the next run: caches stay float, and the NPU computes with integers."
-)
+_REMEMBERED = "Converts state for the next run: caches stay float, and the NPU computes with integers."
 
 
-def in_words(
-    reason: str, op: str, *, at_border: bool, remembered: bool = False
-) -> tuple[CpuCause, str]:
+def in_words(reason: str, op: str, *, at_border: bool, remembered: bool = False) -> tuple[CpuCause, str]:
     """Return the partitioner's reason for leaving an operator on the CPU: an id and a sentence.
 
     Args:

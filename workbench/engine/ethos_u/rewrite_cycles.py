@@ -45,9 +45,7 @@ class WrittenPlaces:
     scales: Mapping[str, tuple[str, float]]
 
 
-def written_places(
-    context: StageContext, rewrites: Iterable[AppliedRewrite]
-) -> WrittenPlaces | None:
+def written_places(context: StageContext, rewrites: Iterable[AppliedRewrite]) -> WrittenPlaces | None:
     """Return the operations that were rewritten, as one program; None if there are none."""
     places = {place for rewrite in rewrites for place in rewrite.places}
     if not places:
@@ -104,9 +102,7 @@ def with_cycles(
             yield rewrite
             continue
         cycles = round(sum(map(as_written.__getitem__, places))), sum(map(now.__getitem__, places))
-        yield rewrite.model_copy(
-            update=dict(zip(("cycles_before", "cycles_after"), cycles, strict=True))
-        )
+        yield rewrite.model_copy(update=dict(zip(("cycles_before", "cycles_after"), cycles, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -154,8 +150,7 @@ class _SideBySide(torch.nn.Module):
         results = []
         for index, (one, given) in enumerate(zip(self._written, inputs, strict=True)):
             arguments = [
-                getattr(self, f"weight_{index}_{place}", value)
-                for place, value in enumerate(one.arguments)
+                getattr(self, f"weight_{index}_{place}", value) for place, value in enumerate(one.arguments)
             ]
             results.append(one.target(given, *arguments))
         return tuple(results)

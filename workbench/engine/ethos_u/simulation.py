@@ -23,11 +23,7 @@ from workbench.deploy.simulators.etdump import events_of
 from workbench.deploy.simulators.log_parser import level_of
 from workbench.deploy.simulators.run import Job, Outcome, run
 from workbench.engine.bundling import bundle
-from workbench.engine.data.evaluation import (
-    evaluation_samples,
-    is_repeatable,
-    verification_samples,
-)
+from workbench.engine.data.evaluation import evaluation_samples, is_repeatable, verification_samples
 from workbench.engine.ethos_u.functional_run import FunctionalOutputs, execute
 from workbench.engine.ethos_u.grids import Grid, output_grids, runtime_values
 from workbench.engine.ethos_u.integer_program import IntegerProgram
@@ -139,9 +135,7 @@ def _run_on_board(context: StageContext, samples: _Samples, link: BoardLink) -> 
         vector = (list(samples.inputs[0]), samples.expected[0])
         (folder / f"{stem}.bpte").write_bytes(bundle(data, [vector]))
         program = board.program_of(folder, stem, link, context.project.target.id)
-        return board.run(
-            link, program, context.out / _LOG, context.cancelled.is_set, _logger(context)
-        )
+        return board.run(link, program, context.out / _LOG, context.cancelled.is_set, _logger(context))
 
 
 def _functional_result(
@@ -272,11 +266,16 @@ def _samples(
 def _run(context: StageContext, setup: Setup, inputs: list[Tensors]) -> Outcome:
     data = (context.path("lower") / "program.pte").read_bytes()
     job = Job(
-        setup.installed, setup.runner, Program("program.pte", data), setup.device,
+        setup.installed,
+        setup.runner,
+        Program("program.pte", data),
+        setup.device,
         [tuple(tensor.detach().numpy() for tensor in sample) for sample in inputs],
-        fast=setup.settings.fast, trace=setup.settings.trace, timeout_s=setup.settings.timeout_s,
+        fast=setup.settings.fast,
+        trace=setup.settings.trace,
+        timeout_s=setup.settings.timeout_s,
         address=setup.address,
-    )  # fmt: skip
+    )
     done, log = 0, _logger(context)
 
     def live(lines: list[str]) -> None:
@@ -325,9 +324,7 @@ def _failures(report: SimulationReport) -> list[ErrorInfo]:
     place = Place(kind="stage", id="run")
     last = "\n".join(report.last_lines)
     recognised = [
-        ErrorInfo(
-            message=d.cause, hint=d.remedy, where=place, details=d.line, code="simulation-diagnosis"
-        )
+        ErrorInfo(message=d.cause, hint=d.remedy, where=place, details=d.line, code="simulation-diagnosis")
         for d in {d.cause: d for d in reversed(report.diagnoses)}.values()
     ][::-1]
     hint = "" if recognised else "See the last lines of the log."
@@ -338,11 +335,7 @@ def _failures(report: SimulationReport) -> list[ErrorInfo]:
 
 
 def _agreement(
-    expected: Sequence[Tensors],
-    outputs: Sequence[Tensors],
-    grids: list[Grid | None],
-    *,
-    integer_io: bool,
+    expected: Sequence[Tensors], outputs: Sequence[Tensors], grids: list[Grid | None], *, integer_io: bool
 ) -> Agreement:
     """Return the differences of the outputs; none if the runner wrote no files."""
     histogram: Counter[int] = Counter()

@@ -167,9 +167,7 @@ class TosaDelegates:
         self, flatbuffer: bytes, inputs: Sequence[Array], names: Sequence[str], samples: int
     ) -> dict[str, Array]:
         edited = exposed(flatbuffer, names)
-        answers = [
-            self._process.submit(edited, [values[at] for values in inputs]) for at in range(samples)
-        ]
+        answers = [self._process.submit(edited, [values[at] for values in inputs]) for at in range(samples)]
         rows = [answer.result() for answer in answers]
         self.by.reference.update(range(self._first, self._first + samples))
         columns = zip(names, zip(*rows, strict=True), strict=True)

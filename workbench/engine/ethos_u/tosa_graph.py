@@ -103,10 +103,18 @@ class _Reader:
             location = location if location.group or not before else before[0]
             self._places.update(dict.fromkeys(outputs, location))
         self.nodes.append(
-            Node(node_id, op, kind, origin.place.module, location.call,
-                 self._group + location.group,
-                 tuple(self._tensors[t] for t in outputs if t in self._tensors), "", attrs)
-        )  # fmt: skip
+            Node(
+                node_id,
+                op,
+                kind,
+                origin.place.module,
+                location.call,
+                self._group + location.group,
+                tuple(self._tensors[t] for t in outputs if t in self._tensors),
+                "",
+                attrs,
+            )
+        )
         for position, tensor in enumerate(inputs):
             if tensor in self._made:
                 source, output = self._made[tensor]

@@ -159,15 +159,9 @@ def _operations(
         name = str(row.get("name", ""))
         origin = origin_named(name, origins)
         shapes, counted = details.get(row.get("id"), {}), cycles[row.get("id")]
-        external = sum(
-            n for memory, n in counted.memory.items() if not memory.lower().startswith(_INSIDE)
-        )
+        external = sum(n for memory, n in counted.memory.items() if not memory.lower().startswith(_INSIDE))
         macs = number(row.get("mac_count"))
-        waits = {
-            **counted.waits,
-            "SRAM": counted.memory.get("Sram", 0),
-            "external memory": external,
-        }
+        waits = {**counted.waits, "SRAM": counted.memory.get("Sram", 0), "external memory": external}
         encoded = number(shapes.get("weight_total_bytes"))
         pixels = number(shapes.get("ofm_shape_h")) * number(shapes.get("ofm_shape_w"))
         yield VelaOperation(

@@ -290,9 +290,7 @@ def tapped_quantized(converted: fx.GraphModule, names: Collection[str]) -> Tappe
     return Tapped(fast_quantized_module(module), kept)
 
 
-def _with_values(
-    module: fx.GraphModule, names: Collection[str]
-) -> tuple[fx.GraphModule, list[str]]:
+def _with_values(module: fx.GraphModule, names: Collection[str]) -> tuple[fx.GraphModule, list[str]]:
     graph = copy.deepcopy(module.graph)
     # Inputs and outputs stay flat: the module's own nesting would not fit the values.
     graph.set_codegen(fx.graph.CodeGen())

@@ -144,9 +144,7 @@ def name_of(node: fx.Node) -> str:
     return str(schema.name).rpartition("::")[2] if schema is not None else ""
 
 
-IDLE_IN_PLACE = frozenset(
-    ("dropout_", "feature_dropout_", "alpha_dropout_", "feature_alpha_dropout_")
-)
+IDLE_IN_PLACE = frozenset(("dropout_", "feature_dropout_", "alpha_dropout_", "feature_alpha_dropout_"))
 
 
 def is_write(node: fx.Node) -> bool:

@@ -33,9 +33,10 @@ def name_modules(program: torch.export.ExportedProgram, model: torch.nn.Module |
     list(_take_off_roots(strict))
     known = dict(_nested(strict))
     return [
-        name for name, graph in _nested(program)
+        name
+        for name, graph in _nested(program)
         if name in unnamed and not (name in known and _take_over(graph, known[name]))
-    ]  # fmt: skip
+    ]
 
 
 def _nested(program: torch.export.ExportedProgram) -> Iterator[tuple[str, torch.fx.GraphModule]]:
@@ -52,8 +53,9 @@ def _take_off_roots(program: torch.export.ExportedProgram) -> Iterator[str]:
             stack = node.meta.get("nn_module_stack") or {}
             node.meta["nn_module_stack"] = {
                 key: (path.removeprefix(f"{_ROOT}."), kind)
-                for key, (path, kind) in stack.items() if path != _ROOT
-            }  # fmt: skip
+                for key, (path, kind) in stack.items()
+                if path != _ROOT
+            }
         if operations and not any(node.meta["nn_module_stack"] for node in operations):
             yield name
 

@@ -47,9 +47,7 @@ def with_functional_writes(program: torch.export.ExportedProgram) -> torch.expor
     return _with_functional_buffers(program)
 
 
-def _with_functional_buffers(
-    program: torch.export.ExportedProgram,
-) -> torch.export.ExportedProgram:
+def _with_functional_buffers(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program that returns the new values of its buffers and writes them at its end.
 
     ExecuTorch's export of language models does the same (1.5.1,
@@ -94,10 +92,16 @@ def _functional(program: torch.export.ExportedProgram) -> torch.export.ExportedP
     written = _Functional(module, values, state).rewrite()
     _sign(module.graph, signature, written)
     return torch.export.ExportedProgram(
-        module, module.graph, signature, program.state_dict, program.range_constraints,
-        _resigned(program.module_call_graph, signature), program.example_inputs, program.constants,
+        module,
+        module.graph,
+        signature,
+        program.state_dict,
+        program.range_constraints,
+        _resigned(program.module_call_graph, signature),
+        program.example_inputs,
+        program.constants,
         verifiers=program.verifiers,
-    )  # fmt: skip
+    )
 
 
 def _parts(module: fx.GraphModule) -> list[fx.GraphModule]:
@@ -121,14 +125,15 @@ def _sign(graph: fx.Graph, signature: Any, written: dict[fx.Node, fx.Node]) -> N
         if isinstance(spec.arg, TensorArgument):
             spec.arg = TensorArgument(value.name)
     names = signature.inputs_to_buffers
-    changed = [(names[given.name], value) for given, value in written.items()
-               if given.name in names]  # fmt: skip
+    changed = [(names[given.name], value) for given, value in written.items() if given.name in names]
     output.args = ((*(value for _, value in changed), *results),)
     signature.output_specs = [
-        *(OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(value.name), name)
-          for name, value in changed),
+        *(
+            OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(value.name), name)
+            for name, value in changed
+        ),
         *signature.output_specs,
-    ]  # fmt: skip
+    ]
 
 
 def _resigned(calls: Any, signature: Any) -> Any:
@@ -325,9 +330,7 @@ class _Functional:
             return node
         return self._edit.call(_ATEN.to.dtype, node, like.dtype)
 
-    def _placed(
-        self, target: fx.Node, indices: Any, given: Any, accumulate: bool = False
-    ) -> fx.Node | None:
+    def _placed(self, target: fx.Node, indices: Any, given: Any, accumulate: bool = False) -> fx.Node | None:
         """Return what an assignment by a mask or by a list of constants leaves; else None."""
         chosen = [(dim, index) for dim, index in enumerate(indices) if index is not None]
         if len(chosen) != 1 or accumulate:
@@ -377,11 +380,40 @@ class _Functional:
 
 _FEW_PLACES = 64
 _COPYING = ("lift_fresh_copy", "detach", "alias", "clone", "lift_fresh")
-_SHAPED = ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as",
-              "reshape_as", "ravel", "_unsafe_view", "squeeze_", "unsqueeze_", "atleast_1d",
-              "atleast_2d", "atleast_3d")  # fmt: skip
-_TURNING = ("permute", "transpose", "t", "movedim", "moveaxis", "swapaxes", "swapdims", "numpy_T",
-            "mT", "adjoint", "matrix_H", "transpose_", "t_", "swapaxes_", "swapdims_")  # fmt: skip
+_SHAPED = (
+    "view",
+    "reshape",
+    "flatten",
+    "unflatten",
+    "squeeze",
+    "unsqueeze",
+    "view_as",
+    "reshape_as",
+    "ravel",
+    "_unsafe_view",
+    "squeeze_",
+    "unsqueeze_",
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+)
+_TURNING = (
+    "permute",
+    "transpose",
+    "t",
+    "movedim",
+    "moveaxis",
+    "swapaxes",
+    "swapdims",
+    "numpy_T",
+    "mT",
+    "adjoint",
+    "matrix_H",
+    "transpose_",
+    "t_",
+    "swapaxes_",
+    "swapdims_",
+)
 
 
 def _is_random(node: fx.Node) -> bool:

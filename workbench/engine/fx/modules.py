@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 
 _CALL = re.compile(r"@(\d+)$")
-_FRAME = re.compile(
-    r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)\n\s*(?P<code>.*)'
-)
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>\S+)\n\s*(?P<code>.*)')
 _TORCH = re.compile(r"[\\/]site-packages[\\/]torch[\\/]")
 CODE_LENGTH = 120
 
@@ -150,11 +148,13 @@ def list_modules(
         paths.update(".".join(parts[:count]) for count in range(1, len(parts) + 1))
     return tuple(
         Module(
-            path, types.get(path, ""), path.rpartition(".")[0],
+            path,
+            types.get(path, ""),
+            path.rpartition(".")[0],
             sum(size for name, size in sizes.items() if not path or name.startswith(f"{path}.")),
         )
         for path in sorted(paths)
-    )  # fmt: skip
+    )
 
 
 def _type_name(module: torch.nn.Module) -> str:

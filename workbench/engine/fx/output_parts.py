@@ -14,13 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.export.graph_signature import (
-    InputKind,
-    InputSpec,
-    OutputKind,
-    OutputSpec,
-    TensorArgument,
-)
+from torch.export.graph_signature import InputKind, InputSpec, OutputKind, OutputSpec, TensorArgument
 
 from workbench.engine.fx.aliases import mode_of
 
@@ -133,9 +127,7 @@ def origins(program: torch.export.ExportedProgram) -> list[OutputOrigin]:
     late, early = _OriginTrace(program), _OriginTrace(program, early=True)
     parts = [(node, late.origin(node)) for node in user_outputs(program)]
     return [
-        _with_groups(_with_whole_tensors(origin, early.origin(node)))
-        if origin.is_joined
-        else origin
+        _with_groups(_with_whole_tensors(origin, early.origin(node))) if origin.is_joined else origin
         for node, origin in parts
     ]
 
@@ -200,8 +192,7 @@ def _function(node: fx.Node, known: dict[fx.Node, str], depth: int = 0) -> str:
         before = node.all_input_nodes
         is_layer = any(map(_is_learned, before))
         texts = {
-            n: "x" if is_layer and n.op != "placeholder" else _function(n, known, depth + 1)
-            for n in before
+            n: "x" if is_layer and n.op != "placeholder" else _function(n, known, depth + 1) for n in before
         }
         args = fx.map_arg((node.args, node.kwargs), lambda n: texts[n])
         known[node] = hashlib.sha256(f"{node.target}{args}".encode()).hexdigest()
@@ -276,9 +267,7 @@ class _OriginTrace:
         """Return the numbers behind an operator that moves elements; None if it fails on them."""
         index = _MOVING_OPERATORS[name]
         args = list(node.args)
-        if index is not None and not all(
-            self._is_fixed[n] for n in _nodes_in(args[index : index + 1])
-        ):
+        if index is not None and not all(self._is_fixed[n] for n in _nodes_in(args[index : index + 1])):
             return None
         values = [
             fx.map_arg(arg, self._value if position == index else self._of)
@@ -334,11 +323,7 @@ class _OriginTrace:
         """Return the numbers with a piece taken apart where factors of other size multiply it."""
         fixed = [n for n in node.all_input_nodes if self._is_fixed[n] and not _is_learned(n)]
         owners = (numbers // _STRIDE).unique().tolist()
-        if (
-            _packet_name(node).removesuffix("_") not in {"mul", "div"}
-            or not fixed
-            or len(owners) > 1
-        ):
+        if _packet_name(node).removesuffix("_") not in {"mul", "div"} or not fixed or len(owners) > 1:
             return numbers
         piece = self._pieces[owners[0]]
         factors = self._value(fixed[0])

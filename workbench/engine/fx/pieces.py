@@ -73,9 +73,7 @@ class Pieces:
         sizes = [*(value.shape if shape is None else shape)]
         return self.call(_ATEN.full.default, sizes, number, dtype=value.dtype)
 
-    def part(
-        self, source: fx.Node, dim: int, start: int, count: int, step: int, select: bool
-    ) -> fx.Node:
+    def part(self, source: fx.Node, dim: int, start: int, count: int, step: int, select: bool) -> fx.Node:
         """Return entries of a value along a dimension; with ``select`` one without it."""
         if step != 1:
             end = start + (count - 1) * step + 1
@@ -111,24 +109,18 @@ class Pieces:
             result += [*_cut_pieces(given, position, 1), *_cut_pieces(pieces, after, end - after)]
         return self._join(dim, result)
 
-    def _spread(
-        self, source: fx.Node, new: fx.Node, dim: int, start: int, count: int, step: int
-    ) -> fx.Node:
+    def _spread(self, source: fx.Node, new: fx.Node, dim: int, start: int, count: int, step: int) -> fx.Node:
         """Put many entries at every ``step``-th place, as columns beside those that stay."""
         shape = [*source.meta["val"].shape]
         rows = count if start + count * step <= shape[dim] else count - 1
         end = start + rows * step
         body = self.part(source, dim, start, rows * step, 1, select=False)
-        columns = self.call(
-            _ATEN.reshape.default, body, [*shape[:dim], rows, step, *shape[dim + 1 :]]
-        )
+        columns = self.call(_ATEN.reshape.default, body, [*shape[:dim], rows, step, *shape[dim + 1 :]])
         rest = self.part(columns, dim + 1, 1, step - 1, 1, select=False)
         first = self.part(new, dim, 0, rows, 1, select=False)
         first = self.call(_ATEN.unsqueeze.default, first, dim + 1)
         whole = self.call(_ATEN.cat.default, [first, rest], dim + 1)
-        whole = self.call(
-            _ATEN.reshape.default, whole, [*shape[:dim], rows * step, *shape[dim + 1 :]]
-        )
+        whole = self.call(_ATEN.reshape.default, whole, [*shape[:dim], rows * step, *shape[dim + 1 :]])
         pieces = self._pieces(source, dim)
         result = [*_cut_pieces(pieces, 0, start), Piece(whole, 0, rows * step)]
         if rows < count:
@@ -197,9 +189,11 @@ def _merged(pieces: list[Piece]) -> list[Piece]:
     result = list[Piece]()
     for piece in pieces:
         last = result[-1] if result else None
-        if last is not None and last.node is piece.node and (
-            last.start + last.count == piece.start or filling(piece.node) is not None
-        ):  # fmt: skip
+        if (
+            last is not None
+            and last.node is piece.node
+            and (last.start + last.count == piece.start or filling(piece.node) is not None)
+        ):
             result[-1] = Piece(piece.node, last.start, last.count + piece.count)
         else:
             result.append(piece)

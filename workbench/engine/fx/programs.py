@@ -30,9 +30,7 @@ def dtype_name(dtype: Any) -> str:
 def tensors(value: Any) -> tuple[TensorInfo, ...]:
     """Return the contents of ``node.meta['val']``: one entry per output."""
     if isinstance(value, (tuple, list)):
-        return tuple(
-            info for item in value for info in (tensors(item) or (TensorInfo((), "none"),))
-        )
+        return tuple(info for item in value for info in (tensors(item) or (TensorInfo((), "none"),)))
     if isinstance(value, torch.Tensor):
         shape = tuple(size if isinstance(size, int) else str(size) for size in value.shape)
         return (TensorInfo(shape, dtype_name(value.dtype)),)
@@ -127,8 +125,10 @@ def qparams(node: torch.fx.Node, values: Values) -> QParams | None:
         dtype_name(args[5]),
         tuple(float(step) for step in scale[:CHANNELS_SHOWN]),
         tuple(int(code) for code in zero_point[:CHANNELS_SHOWN]),
-        args[3], args[4], axis,
-    )  # fmt: skip
+        args[3],
+        args[4],
+        axis,
+    )
 
 
 def literals(node: torch.fx.Node) -> dict[str, str]:
@@ -154,9 +154,12 @@ def observer_attrs(observer: Any) -> dict[str, str]:
     """Return the attributes of an observer: its class, type, range and scheme."""
     attrs = {"observer": type(observer).__name__}
     for name, attribute in (
-        ("dtype", "dtype"), ("quant_min", "quant_min"), ("quant_max", "quant_max"),
-        ("qscheme", "qscheme"), ("axis", "ch_axis"),
-    ):  # fmt: skip
+        ("dtype", "dtype"),
+        ("quant_min", "quant_min"),
+        ("quant_max", "quant_max"),
+        ("qscheme", "qscheme"),
+        ("axis", "ch_axis"),
+    ):
         value = getattr(observer, attribute, None)
         if value is not None:
             attrs[name] = dtype_name(value)

@@ -60,9 +60,7 @@ def rules_of(project: Project, folder: Path) -> GraphRules:
     for rule in (r for r in project.rules if r.enabled and not r.keeps_off):
         if refusal := target.refusal(project.target, project.config_of(rule), rule.kind):
             problems.append(
-                ErrorInfo(
-                    message=refusal, where=Place(kind="rule", id=rule.id), code="rule-not-supported"
-                )
+                ErrorInfo(message=refusal, where=Place(kind="rule", id=rule.id), code="rule-not-supported")
             )
     if problems:
         raise WorkbenchError(problems)

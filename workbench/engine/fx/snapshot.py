@@ -24,9 +24,7 @@ _FOLDED = ("parameter", "constant")
 
 
 def snapshot(
-    program: Program,
-    level: str,
-    modules: torch.nn.Module | Sequence[Module] | None = None,
+    program: Program, level: str, modules: torch.nn.Module | Sequence[Module] | None = None
 ) -> GraphSnapshot:
     """Return the snapshot of a program.
 
@@ -69,9 +67,16 @@ class _Draft:
     def freeze(self) -> Node:
         location = self.place or Location()
         return Node(
-            self.id, self.op, self.kind, location.module, location.call, location.group,
-            self.outputs, self.source, self.attrs,
-        )  # fmt: skip
+            self.id,
+            self.op,
+            self.kind,
+            location.module,
+            location.call,
+            location.group,
+            self.outputs,
+            self.source,
+            self.attrs,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +128,14 @@ class _Walk:
         for path, _, type_name in modules.frames(node.meta.get("nn_module_stack")):
             self.types.setdefault(path, type_name)
         draft = _Draft(
-            names[node.name], op, kind, self._place(node, kind, frame),
+            names[node.name],
+            op,
+            kind,
+            self._place(node, kind, frame),
             programs.tensors(node.meta.get("val", held)),
-            modules.source_line(node.meta.get("stack_trace")), _attrs(node, kind, values),
-        )  # fmt: skip
+            modules.source_line(node.meta.get("stack_trace")),
+            _attrs(node, kind, values),
+        )
         draft.inputs = [(names[source.name], _output_index(node)) for source in _arguments(node)]
         if kind == "observer":
             draft.op = draft.attrs["observer"]
@@ -175,11 +184,7 @@ class _Walk:
             source.outputs = tuple(replace(info, qparams=grid) for info in source.outputs)
 
     def _nest(
-        self,
-        node: torch.fx.Node,
-        values: programs.Values,
-        names: dict[str, str],
-        draft: _Draft,
+        self, node: torch.fx.Node, values: programs.Values, names: dict[str, str], draft: _Draft
     ) -> None:
         """Add the graphs that a node calls, before it, and connect their outputs to it."""
         graphs = [
@@ -211,9 +216,7 @@ class _Walk:
 
 
 def _named(arguments: Any, names: dict[str, str]) -> list[str]:
-    return [
-        names.get(item.name, "") if isinstance(item, torch.fx.Node) else "" for item in arguments
-    ]
+    return [names.get(item.name, "") if isinstance(item, torch.fx.Node) else "" for item in arguments]
 
 
 def _arguments(node: torch.fx.Node) -> list[torch.fx.Node]:

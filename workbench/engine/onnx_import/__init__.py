@@ -58,9 +58,7 @@ def load(path: Path, examples: Tensors | None, hint: str) -> tuple[fx.GraphModul
         ) from error
 
 
-def _fitting_inputs(
-    model: onnx.ModelProto, name: str, examples: Tensors | None, hint: str
-) -> Tensors:
+def _fitting_inputs(model: onnx.ModelProto, name: str, examples: Tensors | None, hint: str) -> Tensors:
     """Return the example inputs in the types that the graph takes.
 
     Raises:

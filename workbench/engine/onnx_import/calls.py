@@ -49,9 +49,7 @@ class Function(nn.Module):
         operands: A tensor for each constant, None for each tensor that ``forward`` is given.
     """
 
-    def __init__(
-        self, function: Callable[..., Any], operands: Sequence[torch.Tensor | float | None]
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], operands: Sequence[torch.Tensor | float | None]) -> None:
         super().__init__()
         self._function, self._slots = function, [self._slot(o) for o in operands]
         for position, value in enumerate(operands):
@@ -69,11 +67,7 @@ class Function(nn.Module):
         """Return the function of the given tensors and of the constants."""
         rest = iter(tensors)
         operands = [
-            getattr(self, f"constant_{position}")
-            if slot is True
-            else next(rest)
-            if slot is None
-            else slot
+            getattr(self, f"constant_{position}") if slot is True else next(rest) if slot is None else slot
             for position, slot in enumerate(self._slots)
         ]
         return self._function(*operands)

@@ -17,13 +17,7 @@ import torch
 from onnx import numpy_helper
 from torch import fx, nn
 
-from workbench.engine.onnx_import.calls import (
-    Call,
-    Converted,
-    NotConvertedError,
-    identifier,
-    refuse_large,
-)
+from workbench.engine.onnx_import.calls import Call, Converted, NotConvertedError, identifier, refuse_large
 from workbench.engine.onnx_import.layers import LAYERS, linear
 from workbench.engine.onnx_import.operators import OPERATORS, TYPES
 from workbench.engine.onnx_import.shapes import SHAPES

@@ -81,9 +81,16 @@ def convolution(call: Call) -> Converted:
     if call.constant(1) is None or (call.has(2) and call.constant(2) is None):
         return _computed_convolution(call, pads, (strides, dilations, groups))
     layer = _CONVOLUTIONS[rank - 1](
-        weight.shape[1] * groups, weight.shape[0], tuple(kernel), tuple(strides), tuple(padding),
-        tuple(dilations), groups, bias=call.has(2), device="meta",
-    )  # fmt: skip
+        weight.shape[1] * groups,
+        weight.shape[0],
+        tuple(kernel),
+        tuple(strides),
+        tuple(padding),
+        tuple(dilations),
+        groups,
+        bias=call.has(2),
+        device="meta",
+    )
     layer.weight = _parameter(weight)
     if call.has(2):
         layer.bias = _parameter(call.value(2))
@@ -124,9 +131,17 @@ def transposed_convolution(call: Call) -> Converted:
     if any(e >= max(s, d) for e, s, d in zip(extra, strides, dilations, strict=True)):
         raise NotConvertedError(f"its output is padded by {max(extra)}, its step is smaller")
     layer = _TRANSPOSED[rank - 1](
-        weight.shape[0], weight.shape[1] * groups, tuple(kernel), tuple(strides), tuple(padding),
-        tuple(extra), groups, call.has(2), tuple(dilations), device="meta",
-    )  # fmt: skip
+        weight.shape[0],
+        weight.shape[1] * groups,
+        tuple(kernel),
+        tuple(strides),
+        tuple(padding),
+        tuple(extra),
+        groups,
+        call.has(2),
+        tuple(dilations),
+        device="meta",
+    )
     layer.weight = _parameter(weight)
     if call.has(2):
         layer.bias = _parameter(call.known(2, "bias"))
@@ -147,9 +162,7 @@ class _Cut(nn.Module):
         return x[self._ranges]
 
 
-def _removed(
-    call: Call, kernel: Sequence[int], settings: tuple[Any, Any, Any]
-) -> list[tuple[int, int]]:
+def _removed(call: Call, kernel: Sequence[int], settings: tuple[Any, Any, Any]) -> list[tuple[int, int]]:
     """Return the pads of a transposed convolution, also where its output's shape says them."""
     strides, dilations, extra = settings
     shape = call.get("output_shape")
@@ -157,9 +170,7 @@ def _removed(
     if shape is None and way not in {"SAME_UPPER", "SAME_LOWER"}:
         return _pads(call, kernel, strides, dilations)
     sizes = list(call.value().shape[2:])
-    lengths = (
-        shape[-len(sizes) :] if shape else [s * n for s, n in zip(strides, sizes, strict=True)]
-    )
+    lengths = shape[-len(sizes) :] if shape else [s * n for s, n in zip(strides, sizes, strict=True)]
     sides = []
     for i, size in enumerate(sizes):
         full = strides[i] * (size - 1) + extra[i] + (kernel[i] - 1) * dilations[i] + 1
@@ -188,9 +199,7 @@ def max_pool(call: Call) -> Converted:
         return call.module(
             kind(tuple(kernel), tuple(strides), tuple(plain), tuple(dilations), False, rounds_up)
         )
-    layer = kind(
-        tuple(kernel), tuple(strides), 0, tuple(dilations), ceil_mode=bool(call.get("ceil_mode"))
-    )
+    layer = kind(tuple(kernel), tuple(strides), 0, tuple(dilations), ceil_mode=bool(call.get("ceil_mode")))
     flat, lowest = _flat(pads), torch.finfo(torch.float32).min
     return call.function(lambda x: layer(F.pad(x, flat, value=lowest)))
 
@@ -370,9 +379,7 @@ _ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"],
 class Recurrent(nn.Module):
     """A recurrent layer of torch with the shapes of ONNX: steps x directions x batch x hidden."""
 
-    def __init__(
-        self, layer: nn.Module, *, reverse: bool, batch_first: bool, states: Sequence[Any]
-    ) -> None:
+    def __init__(self, layer: nn.Module, *, reverse: bool, batch_first: bool, states: Sequence[Any]) -> None:
         super().__init__()
         self.layer, self._reverse, self._batch_first = layer, reverse, batch_first
         self._states = len(states)
@@ -385,8 +392,7 @@ class Recurrent(nn.Module):
         """Return all outputs of the layer, and its last states."""
         rest = iter(inputs)
         states = [
-            getattr(self, f"state_{n}") if stored else next(rest)
-            for n, stored in enumerate(self._kept)
+            getattr(self, f"state_{n}") if stored else next(rest) for n, stored in enumerate(self._kept)
         ]
         if self._batch_first:
             x, states = x.transpose(0, 1), [s.transpose(0, 1) for s in states]

@@ -19,9 +19,17 @@ from workbench.engine.onnx_import.layers import linear
 
 # Element types of ONNX (TensorProto.DataType).
 TYPES = {
-    1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16, 6: torch.int32,
-    7: torch.int64, 9: torch.bool, 10: torch.float16, 11: torch.float64, 16: torch.bfloat16,
-}  # fmt: skip
+    1: torch.float32,
+    2: torch.uint8,
+    3: torch.int8,
+    5: torch.int16,
+    6: torch.int32,
+    7: torch.int64,
+    9: torch.bool,
+    10: torch.float16,
+    11: torch.float64,
+    16: torch.bfloat16,
+}
 
 
 def _plain(function: Callable[..., Any]) -> Callable[[Call], Converted]:
@@ -150,9 +158,7 @@ def _cast_like(call: Call) -> Converted:
 
 def _is_infinite(call: Call) -> Converted:
     negative, positive = call.get("detect_negative", 1), call.get("detect_positive", 1)
-    return call.function(
-        lambda x: torch.isinf(x) & (((x > 0) & bool(positive)) | ((x < 0) & bool(negative)))
-    )
+    return call.function(lambda x: torch.isinf(x) & (((x > 0) & bool(positive)) | ((x < 0) & bool(negative))))
 
 
 def _axes(call: Call) -> list[int] | None:
@@ -234,10 +240,14 @@ def _attention(call: Call) -> Converted:
 
     def attend(q: Any, k: Any, v: Any, *mask: torch.Tensor) -> torch.Tensor:
         y = F.scaled_dot_product_attention(
-            split(q, heads), split(k, groups), split(v, groups),
-            attn_mask=mask[0] if mask else None, is_causal=causal, scale=scale,
+            split(q, heads),
+            split(k, groups),
+            split(v, groups),
+            attn_mask=mask[0] if mask else None,
+            is_causal=causal,
+            scale=scale,
             enable_gqa=heads != groups,
-        )  # fmt: skip
+        )
         return y if q.dim() == 4 else y.transpose(1, 2).flatten(2)
 
     return call.function(attend, *range(4 if call.has(3) else 3))
@@ -269,22 +279,57 @@ def _linear_regressor(call: Call) -> Converted:
 
 
 _FLOAT_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "Abs": torch.abs, "Neg": torch.neg, "Exp": torch.exp, "Log": torch.log, "Sqrt": torch.sqrt,
-    "Sin": torch.sin, "Cos": torch.cos, "Tan": torch.tan, "Asin": torch.asin, "Acos": torch.acos,
-    "Atan": torch.atan, "Sinh": torch.sinh, "Cosh": torch.cosh, "Asinh": torch.asinh,
-    "Acosh": torch.acosh, "Atanh": torch.atanh, "Erf": torch.erf, "Sign": torch.sign,
-    "Floor": torch.floor, "Ceil": torch.ceil, "Reciprocal": torch.reciprocal, "IsNaN": torch.isnan,
-    "Not": torch.logical_not, "BitwiseNot": torch.bitwise_not,
-    "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": _divide, "Pow": torch.pow,
-    "Equal": torch.eq, "Less": torch.lt, "LessOrEqual": torch.le, "Greater": torch.gt,
-    "GreaterOrEqual": torch.ge, "And": torch.logical_and, "Or": torch.logical_or,
-    "Xor": torch.logical_xor, "BitwiseAnd": torch.bitwise_and, "BitwiseOr": torch.bitwise_or,
-    "BitwiseXor": torch.bitwise_xor, "Where": torch.where,
-}  # fmt: skip
+    "Abs": torch.abs,
+    "Neg": torch.neg,
+    "Exp": torch.exp,
+    "Log": torch.log,
+    "Sqrt": torch.sqrt,
+    "Sin": torch.sin,
+    "Cos": torch.cos,
+    "Tan": torch.tan,
+    "Asin": torch.asin,
+    "Acos": torch.acos,
+    "Atan": torch.atan,
+    "Sinh": torch.sinh,
+    "Cosh": torch.cosh,
+    "Asinh": torch.asinh,
+    "Acosh": torch.acosh,
+    "Atanh": torch.atanh,
+    "Erf": torch.erf,
+    "Sign": torch.sign,
+    "Floor": torch.floor,
+    "Ceil": torch.ceil,
+    "Reciprocal": torch.reciprocal,
+    "IsNaN": torch.isnan,
+    "Not": torch.logical_not,
+    "BitwiseNot": torch.bitwise_not,
+    "Add": torch.add,
+    "Sub": torch.sub,
+    "Mul": torch.mul,
+    "Div": _divide,
+    "Pow": torch.pow,
+    "Equal": torch.eq,
+    "Less": torch.lt,
+    "LessOrEqual": torch.le,
+    "Greater": torch.gt,
+    "GreaterOrEqual": torch.ge,
+    "And": torch.logical_and,
+    "Or": torch.logical_or,
+    "Xor": torch.logical_xor,
+    "BitwiseAnd": torch.bitwise_and,
+    "BitwiseOr": torch.bitwise_or,
+    "BitwiseXor": torch.bitwise_xor,
+    "Where": torch.where,
+}
 _MODULES: dict[str, Callable[[], nn.Module]] = {
-    "Relu": nn.ReLU, "Sigmoid": nn.Sigmoid, "Tanh": nn.Tanh, "HardSwish": nn.Hardswish,
-    "Softsign": nn.Softsign, "Softplus": nn.Softplus, "Mish": nn.Mish,
-}  # fmt: skip
+    "Relu": nn.ReLU,
+    "Sigmoid": nn.Sigmoid,
+    "Tanh": nn.Tanh,
+    "HardSwish": nn.Hardswish,
+    "Softsign": nn.Softsign,
+    "Softplus": nn.Softplus,
+    "Mish": nn.Mish,
+}
 
 OPERATORS: dict[str, Callable[[Call], Converted]] = {
     **{name: _plain(function) for name, function in _FLOAT_FUNCTIONS.items()},

@@ -57,9 +57,12 @@ def prove(
             elements += two.size
         count += 1
     return ConversionCheck(
-        samples=count, elements=elements, max_abs_error=largest, relative_error=share,
+        samples=count,
+        elements=elements,
+        max_abs_error=largest,
+        relative_error=share,
         executor=f"onnxruntime {onnxruntime.__version__}",
-    )  # fmt: skip
+    )
 
 
 def _session(data: bytes, name: str) -> Any:

@@ -14,12 +14,7 @@ from google.protobuf.message import DecodeError
 from onnx.inliner import inline_local_functions
 
 from workbench.engine.onnx_import.calls import NotConvertedError
-from workbench.engine.onnx_import.conversion import (
-    graph_inputs,
-    operator_of,
-    tensor_of,
-    unknown_operators,
-)
+from workbench.engine.onnx_import.conversion import graph_inputs, operator_of, tensor_of, unknown_operators
 from workbench.errors import Place, failure
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.text import listed
@@ -30,10 +25,17 @@ if TYPE_CHECKING:
 WHERE = Place(kind="option", id="model.spec")
 _LFS = b"version https://git-lfs"
 _AGAIN = "Export it again with torch.onnx.export, or copy the whole file."
-_QUANTIZED = frozenset({
-    "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul",
-    "ConvInteger", "MatMulInteger",
-})  # fmt: skip
+_QUANTIZED = frozenset(
+    {
+        "QuantizeLinear",
+        "DequantizeLinear",
+        "DynamicQuantizeLinear",
+        "QLinearConv",
+        "QLinearMatMul",
+        "ConvInteger",
+        "MatMulInteger",
+    }
+)
 _SHORT = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE}
 _SHOWN = 8
 
@@ -64,33 +66,38 @@ def _parsed(path: Path) -> onnx.ModelProto:
         ) from error
     except OSError as error:
         raise failure(
-            f"{path.name} cannot be read: {error.strerror}.", "Choose another file.", WHERE,
+            f"{path.name} cannot be read: {error.strerror}.",
+            "Choose another file.",
+            WHERE,
             code="model-file-unreadable",
-        ) from error  # fmt: skip
+        ) from error
     if not data:
         raise failure(f"{path.name} is empty.", _AGAIN, WHERE, code="model-file-unreadable")
     if data.startswith(_LFS):
         raise failure(
-            f"{path.name} is only a pointer to a file of Git LFS.", "Get the file: git lfs pull",
-            WHERE, code="model-file-unreadable",
-        )  # fmt: skip
+            f"{path.name} is only a pointer to a file of Git LFS.",
+            "Get the file: git lfs pull",
+            WHERE,
+            code="model-file-unreadable",
+        )
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
     except DecodeError as error:
         raise failure(
-            f"{path.name} is not an ONNX model, or is cut short.", _AGAIN, WHERE,
-            details=str(error), code="model-file-unreadable",
-        ) from error  # fmt: skip
+            f"{path.name} is not an ONNX model, or is cut short.",
+            _AGAIN,
+            WHERE,
+            details=str(error),
+            code="model-file-unreadable",
+        ) from error
     return model
 
 
 def _refuse_form(model: onnx.ModelProto, name: str) -> None:
     """Raise for a file without a graph, and for versions that this release does not know."""
     if not model.graph.node or not model.graph.output or not model.opset_import:
-        raise failure(
-            f"{name} has no graph of operators.", _AGAIN, WHERE, code="model-file-unreadable"
-        )
+        raise failure(f"{name} has no graph of operators.", _AGAIN, WHERE, code="model-file-unreadable")
     known = onnx.defs.onnx_opset_version()
     version = max((v.version for v in model.opset_import if v.domain in {"", "ai.onnx"}), default=0)
     if version > known:
@@ -102,9 +109,8 @@ def _refuse_form(model: onnx.ModelProto, name: str) -> None:
         )
     if not graph_inputs(model):
         raise failure(
-            f"{name} has no inputs.", "Export the model with its inputs.", WHERE,
-            code="model-inputs-missing",
-        )  # fmt: skip
+            f"{name} has no inputs.", "Export the model with its inputs.", WHERE, code="model-inputs-missing"
+        )
 
 
 def _take_external_data(model: onnx.ModelProto, path: Path) -> None:
@@ -235,9 +241,11 @@ def _refuse_values(graph: onnx.GraphProto, name: str) -> None:
             value = tensor_of(tensor)
         except NotConvertedError as error:
             raise failure(
-                f"{name} is damaged or has a type that is not supported: {error}.", _AGAIN, WHERE,
+                f"{name} is damaged or has a type that is not supported: {error}.",
+                _AGAIN,
+                WHERE,
                 code="model-file-unreadable",
-            ) from error  # fmt: skip
+            ) from error
         if value.is_floating_point() and bool(value.isnan().any()):
             raise failure(
                 f"The weight {tensor.name} of {name} holds NaN.",

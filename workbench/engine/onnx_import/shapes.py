@@ -42,8 +42,11 @@ def _identity_matrix(call: Call) -> Converted:
     rows, columns = call.value().shape
     kind = TYPES.get(int(call.get("dtype", 1)), torch.float32)
     shift = int(call.get("k", 0))
-    return torch.eye(rows, columns, dtype=kind) if not shift else torch.diag_embed(
-        torch.ones(max(rows, columns), dtype=kind), shift)[:rows, :columns]  # fmt: skip
+    return (
+        torch.eye(rows, columns, dtype=kind)
+        if not shift
+        else torch.diag_embed(torch.ones(max(rows, columns), dtype=kind), shift)[:rows, :columns]
+    )
 
 
 def _reshape(call: Call) -> Converted:
@@ -127,8 +130,7 @@ def _slice(call: Call) -> Converted:
     ranges: dict[int, range] = {}
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         place = axis % max(len(sizes), 1)
-        ranges[place] = range(*slice(start, _end(end, step, sizes[place]), step).indices(
-            sizes[place]))  # fmt: skip
+        ranges[place] = range(*slice(start, _end(end, step, sizes[place]), step).indices(sizes[place]))
     return call.function(lambda x: _taken(x, ranges))
 
 

@@ -63,9 +63,7 @@ class FloatOperations:
                     pending.append(source)
         return read
 
-    def outputs(
-        self, names: Iterable[str], values: Mapping[str, torch.Tensor]
-    ) -> dict[str, torch.Tensor]:
+    def outputs(self, names: Iterable[str], values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the float outputs of operations by name; without those that are not computed.
 
         Args:

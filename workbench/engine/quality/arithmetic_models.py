@@ -59,7 +59,12 @@ class ReadingTally:
         hits = self._hits[min(class_output, len(self._hits) - 1)] if self._hits else 0
         known = self._count > 0 and self._labelled == self._count
         return Reading(
-            id=self.id, title=self.title, marks=self.marks, sqnr_db=overall.sqnr_db,
-            cosine=overall.cosine, max_abs_error=overall.worst,
-            top1=hits / self._count if known else None, main=self.compute is None,
-        )  # fmt: skip
+            id=self.id,
+            title=self.title,
+            marks=self.marks,
+            sqnr_db=overall.sqnr_db,
+            cosine=overall.cosine,
+            max_abs_error=overall.worst,
+            top1=hits / self._count if known else None,
+            main=self.compute is None,
+        )

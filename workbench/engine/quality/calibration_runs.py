@@ -7,11 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from workbench.engine.calibration import statistics
-from workbench.engine.calibration.quick_observers import (
-    RangeMemory,
-    quick_calibration,
-    remembered_ranges,
-)
+from workbench.engine.calibration.quick_observers import RangeMemory, quick_calibration, remembered_ranges
 from workbench.engine.calibration.transform_memory import TransformMemory, remembered_transforms
 from workbench.engine.ethos_u.applied_corrections import correction_functions
 from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldable
@@ -50,9 +46,7 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
     program: torch.export.ExportedProgram = context.live("export")
     # With guards the module contains a call_module node on which the Arm passes fail.
     project = context.project
-    functions = correction_functions(project.target.options, "quantizer")[0].get(
-        "batch_norm_folding", ()
-    )
+    functions = correction_functions(project.target.options, "quantizer")[0].get("batch_norm_folding", ())
     make = partial(_module, program, functions)
     if project.trained_weights or project.compressions:
         # What these change is changed first, by the names of the model.
@@ -72,9 +66,7 @@ def float_module(context: StageContext) -> Iterator[torch.fx.GraphModule]:
         yield memory.module()
 
 
-def _module(
-    program: torch.export.ExportedProgram, functions: Sequence[Any] | None
-) -> torch.fx.GraphModule:
+def _module(program: torch.export.ExportedProgram, functions: Sequence[Any] | None) -> torch.fx.GraphModule:
     """Return a program's module, with these corrections of what batch norms are folded into."""
     module: Any = program.module(check_guards=False)
     refuse_present_statistics(module)
@@ -153,9 +145,7 @@ class Calibration:
     ``is_answered`` means that no data is needed; the sample extrema are then complete.
     """
 
-    def __init__(
-        self, context: StageContext, prepared: torch.fx.GraphModule, extrema: SampleExtrema
-    ) -> None:
+    def __init__(self, context: StageContext, prepared: torch.fx.GraphModule, extrema: SampleExtrema) -> None:
         self.module = prepared
         self.extrema = extrema
         self.is_answered = False
@@ -183,10 +173,7 @@ class Calibration:
             yield
             return
         known = self._memory.known if self._memory is not None else {}
-        with (
-            quick_calibration(self.module),
-            statistics.only_missing(self.module, self._keys, known),
-        ):
+        with quick_calibration(self.module), statistics.only_missing(self.module, self._keys, known):
             yield
 
     def remember(self) -> None:
@@ -195,10 +182,7 @@ class Calibration:
             return
         missing = [name for name, key in self._keys.items() if key not in self._memory.known]
         entry = {
-            self._keys[name]: {
-                **statistics.statistics(self.module, name),
-                **self.extrema.account(name),
-            }
+            self._keys[name]: {**statistics.statistics(self.module, name), **self.extrema.account(name)}
             for name in missing
         }
         if entry:

@@ -60,9 +60,8 @@ class Variation:
 
 
 def with_inputs(
-    known: Dependence, floating: Program, program: Program, samples: Sequence[Sample],
-    inputs: Sequence[str],
-) -> Dependence:  # fmt: skip
+    known: Dependence, floating: Program, program: Program, samples: Sequence[Sample], inputs: Sequence[str]
+) -> Dependence:
     """Return a dependence with the inputs that the program, or the float model too, ignores.
 
     Each input of one sample is replaced by that of another, while the other inputs stay; both
@@ -85,9 +84,7 @@ def with_inputs(
                 ignored.append(name)
             elif not any(is_any for is_any, _, _ in moves):
                 unused.append(name)
-    return known.model_copy(
-        update={"ignored": tuple(dict.fromkeys(ignored)), "unused": tuple(unused)}
-    )
+    return known.model_copy(update={"ignored": tuple(dict.fromkeys(ignored)), "unused": tuple(unused)})
 
 
 def _moves(
@@ -108,11 +105,7 @@ def _moves(
                 # The inputs of two samples need not fit together.
                 continue
             moves = not all(map(torch.equal, before, after))
-            yield (
-                not all(map(torch.equal, floats, others)),
-                any(map(_is_clear, floats, others)),
-                moves,
-            )
+            yield (not all(map(torch.equal, floats, others)), any(map(_is_clear, floats, others)), moves)
             if moves:
                 return
 

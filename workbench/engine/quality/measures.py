@@ -62,9 +62,12 @@ class Accumulator:
     def output(self, name: str) -> OutputQuality:
         """Return the figures under a name."""
         return OutputQuality(
-            name=name, sqnr_db=self.sqnr_db, cosine=self.cosine, max_abs_error=self.worst,
+            name=name,
+            sqnr_db=self.sqnr_db,
+            cosine=self.cosine,
+            max_abs_error=self.worst,
             not_finite=self.not_finite,
-        )  # fmt: skip
+        )
 
 
 @dataclass
@@ -121,11 +124,17 @@ class OutputAccumulator(Accumulator):
         """Return the figures under a name."""
         clear = _CLEAR * self._spread / len(self._leads) if self._leads else 0.0
         decided = [is_equal for lead, is_equal in self._leads if lead > clear]
-        return super().output(name).model_copy(update={
-            "whole": self.whole,
-            "decided": self._elements if self.whole else len(decided),
-            "decided_equal": self.equal if self.whole else sum(decided),
-        })  # fmt: skip
+        return (
+            super()
+            .output(name)
+            .model_copy(
+                update={
+                    "whole": self.whole,
+                    "decided": self._elements if self.whole else len(decided),
+                    "decided_equal": self.equal if self.whole else sum(decided),
+                }
+            )
+        )
 
 
 def merged(parts: Sequence[Accumulator]) -> Accumulator:

@@ -60,11 +60,7 @@ def described(
 
 
 def _described(
-    index: int,
-    origin: OutputOrigin,
-    node: torch.fx.Node,
-    ports: Sequence[int],
-    factors: Sequence[float],
+    index: int, origin: OutputOrigin, node: torch.fx.Node, ports: Sequence[int], factors: Sequence[float]
 ) -> ModelOutput:
     value = node.meta["val"]
     dtype = str(value.dtype).removeprefix("torch.")
@@ -324,9 +320,7 @@ class ModelOutputs:
             output.model_copy(
                 update={
                     "ports": tuple(
-                        port.model_copy(
-                            update={"regions": _in_memory(port.regions, ports[port.position])}
-                        )
+                        port.model_copy(update={"regions": _in_memory(port.regions, ports[port.position])})
                         for port in output.ports
                     )
                 }
@@ -374,11 +368,7 @@ def _in_memory(regions: Sequence[Region], port: Mapping[str, Any]) -> tuple[Regi
 
 
 def _is_there(output: ModelOutput, count: int) -> bool:
-    positions = (
-        [output.position]
-        if output.position is not None
-        else [port.position for port in output.ports]
-    )
+    positions = [output.position] if output.position is not None else [port.position for port in output.ports]
     return all(position < count for position in positions)
 
 

@@ -84,7 +84,8 @@ class TextTally:
             return None
         integer = self._integer
         return TextQuality(
-            tokens=self.tokens, sequences=max(self.sequences, 1),
+            tokens=self.tokens,
+            sequences=max(self.sequences, 1),
             perplexity_float=self._perplexity(self._floating),
             perplexity_quantized=self._perplexity(self._quantized),
             kl_quantized=self._quantized.divergence / self.tokens,
@@ -93,7 +94,7 @@ class TextTally:
             kl_integer=integer.divergence / self.tokens if integer else None,
             worst_integer=integer.worst if integer else None,
             steps=tuple(self.steps),
-        )  # fmt: skip
+        )
 
     def _chance(self, side: _Side, logs: torch.Tensor, follows: int) -> float:
         side.surprise -= float(logs[follows])

@@ -84,9 +84,7 @@ def reference_of(context: StageContext) -> FloatReference:
     return reference
 
 
-def pairs(
-    context: StageContext, samples: Samples, reference: FloatReference | None
-) -> Iterator[Pair]:
+def pairs(context: StageContext, samples: Samples, reference: FloatReference | None) -> Iterator[Pair]:
     """Yield the samples up to the project's limit, each with the float model's outputs.
 
     Without a ``reference``, every sample is read and run.
@@ -120,22 +118,20 @@ class WorstSamples:
     found: list[SampleQuality] = field(default_factory=list)
     _classes: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
 
-    def add(
-        self, sample: Sample, floats: Sequence[torch.Tensor], quantized: Sequence[torch.Tensor]
-    ) -> None:
+    def add(self, sample: Sample, floats: Sequence[torch.Tensor], quantized: Sequence[torch.Tensor]) -> None:
         """Add the outputs of both sides for one sample."""
         sums = Accumulator()
         for a, b in zip(floats, quantized, strict=True):
             sums.add(a, b)
-        self.found.append(SampleQuality(
-            sample=sample.index, sqnr_db=sums.sqnr_db, max_abs_error=sums.worst,
-            label=sample.label,
-        ))  # fmt: skip
+        self.found.append(
+            SampleQuality(
+                sample=sample.index, sqnr_db=sums.sqnr_db, max_abs_error=sums.worst, label=sample.label
+            )
+        )
         if sample.label is not None:
             sides = zip(floats, quantized, strict=True)
             self._classes[sample.index] = [
-                tuple(int(side.double().argmax()) if side.numel() else 0 for side in pair)
-                for pair in sides
+                tuple(int(side.double().argmax()) if side.numel() else 0 for side in pair) for pair in sides
             ]
 
     def result(self, class_output: int) -> tuple[SampleQuality, ...]:

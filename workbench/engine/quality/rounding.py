@@ -27,9 +27,7 @@ _SMALL_BITS = 8
 
 
 def with_roundings(
-    result: VerifyResult,
-    module: torch.fx.GraphModule,
-    samples: Iterable[tuple[torch.Tensor, ...]],
+    result: VerifyResult, module: torch.fx.GraphModule, samples: Iterable[tuple[torch.Tensor, ...]]
 ) -> VerifyResult:
     """Return a result with ``rounding_lsb`` of 8-bit outputs that differ by much.
 
@@ -75,9 +73,7 @@ class Moved(torch.fx.Interpreter):
 
 
 def largest_steps(
-    module: torch.fx.GraphModule,
-    samples: Iterable[tuple[torch.Tensor, ...]],
-    scales: Sequence[float | None],
+    module: torch.fx.GraphModule, samples: Iterable[tuple[torch.Tensor, ...]], scales: Sequence[float | None]
 ) -> list[int]:
     """Return how far roundings move each output of a quantized model over samples [LSB].
 

@@ -41,9 +41,7 @@ class SampleOutputs:
     known: dict[str, OutputsOfSample] = field(default_factory=dict)
     _bytes: int = 0
 
-    def add(
-        self, sample: Sample, floats: Sequence[torch.Tensor], quantized: Sequence[torch.Tensor]
-    ) -> None:
+    def add(self, sample: Sample, floats: Sequence[torch.Tensor], quantized: Sequence[torch.Tensor]) -> None:
         """Keep the outputs for a sample, if there is room and numpy has their types.
 
         Those of a sample that continues from the one before are not kept.

@@ -58,9 +58,11 @@ class Steps:
         return (*sample.inputs[: -sample.carried], *self._carried)
 
     def took(
-        self, sample: Sample, outputs: Sequence[torch.Tensor],
+        self,
+        sample: Sample,
+        outputs: Sequence[torch.Tensor],
         values: Mapping[str, torch.Tensor] | None = None,
-    ) -> list[torch.Tensor]:  # fmt: skip
+    ) -> list[torch.Tensor]:
         """Store the state after a step; return the outputs that are not state.
 
         Args:

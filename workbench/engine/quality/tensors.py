@@ -40,9 +40,7 @@ class Watched(torch.fx.Interpreter):
     are not: both programs may iterate a different number of times.
     """
 
-    def __init__(
-        self, module: torch.fx.GraphModule, see: Callable[[str, torch.Tensor], None]
-    ) -> None:
+    def __init__(self, module: torch.fx.GraphModule, see: Callable[[str, torch.Tensor], None]) -> None:
         shown = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
         programs.write_nowhere(shown)
         super().__init__(shown)
@@ -63,9 +61,7 @@ class Watched(torch.fx.Interpreter):
         condition, *branches, operands = args
         taken = branches[0] if bool(condition) else branches[1]
         inside = self._names[id(taken)]
-        return type(self)(taken, lambda name, value: self._see(f"{inside}{name}", value)).run(
-            *operands
-        )
+        return type(self)(taken, lambda name, value: self._see(f"{inside}{name}", value)).run(*operands)
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
         """Skip observers."""
@@ -95,9 +91,11 @@ class TensorComparison:
     """
 
     def __init__(
-        self, prepared: torch.fx.GraphModule, converted: torch.fx.GraphModule,
+        self,
+        prepared: torch.fx.GraphModule,
+        converted: torch.fx.GraphModule,
         make_quick: Callable[[], torch.fx.GraphModule] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Compare two programs.
 
         Args:
@@ -109,9 +107,8 @@ class TensorComparison:
         self._make_quick = make_quick
         names = nodes_by_name(converted)
         self._nodes = {
-            name: node for name, node in nodes_by_name(prepared).items()
-            if name in names and _compared(node)
-        }  # fmt: skip
+            name: node for name, node in nodes_by_name(prepared).items() if name in names and _compared(node)
+        }
         self._met: set[str] = set()
         self._stands_for = {seen_as(name, names[name]): name for name in self._nodes}
         self._sums = {name: TensorSums() for name in self._nodes}
@@ -172,12 +169,16 @@ class TensorComparison:
                 # No sample executed that branch in both programs.
                 continue
             yield TensorQuality(
-                tensor=name, module=programs.module_of(node), op=programs.op_of(node),
-                sqnr_db=sums.sqnr_db, cosine=sums.cosine, max_abs_error=sums.worst,
+                tensor=name,
+                module=programs.module_of(node),
+                op=programs.op_of(node),
+                sqnr_db=sums.sqnr_db,
+                cosine=sums.cosine,
+                max_abs_error=sums.worst,
                 error_share=shares.get(name),
                 added_sqnr_db=added.sqnr_db if added is not None else None,
                 added_share=added_shares.get(name),
-            )  # fmt: skip
+            )
 
 
 class QuickComparison(TensorComparison):
@@ -199,13 +200,13 @@ class QuickComparison(TensorComparison):
         self._hashes, self._reference = hashes, reference
         self._pairs = self._pairs_of(value_hashes(converted) or {})
         self._sums.update(
-            (name, reference.sums[pair])
-            for name, pair in self._pairs.items() if pair in reference.sums
-        )  # fmt: skip
+            (name, reference.sums[pair]) for name, pair in self._pairs.items() if pair in reference.sums
+        )
         self._stands_for = {
-            seen: name for seen, name in self._stands_for.items()
+            seen: name
+            for seen, name in self._stands_for.items()
             if self._pairs.get(name) not in reference.sums
-        }  # fmt: skip
+        }
         self._wanted = set(self._stands_for.values())
         read = self._wanted | self._operations.inputs_of(self._wanted)
         self._fast = tapped_quantized(
@@ -222,8 +223,9 @@ class QuickComparison(TensorComparison):
         """Return the key of each tensor's sums: the sub-graphs before it in both programs."""
         return {
             name: (self._hashes[name], quantized[seen])
-            for seen, name in self._stands_for.items() if seen in quantized
-        }  # fmt: skip
+            for seen, name in self._stands_for.items()
+            if seen in quantized
+        }
 
     @cached_property
     def _float_side(self) -> Tapped:

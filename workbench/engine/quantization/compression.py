@@ -322,9 +322,7 @@ def _of_join(
     for given in node.args[:2]:
         if isinstance(given, fx.Node) and given in labels:
             dimension = labels[given][0] + rank - _example(given).dim()
-            if joined is not None and (
-                joined[0] != dimension or len(joined[1]) != len(labels[given][1])
-            ):
+            if joined is not None and (joined[0] != dimension or len(joined[1]) != len(labels[given][1])):
                 return None
             if joined is not None:
                 channels.unite(joined[1], labels[given][1])

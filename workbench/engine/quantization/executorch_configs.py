@@ -100,8 +100,6 @@ def _observer(observer: Observer, spec: Any, eps: float) -> Any:
         case "percentile":
             return PercentileObserver.with_args(percentile=observer.percentile, eps=eps)
         case "fixed":
-            return FixedRangeObserver.with_args(
-                minimum=observer.minimum, maximum=observer.maximum, eps=eps
-            )
+            return FixedRangeObserver.with_args(minimum=observer.minimum, maximum=observer.maximum, eps=eps)
         case "histogram":
             return spec.observer_or_fake_quant_ctr

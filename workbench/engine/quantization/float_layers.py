@@ -56,10 +56,7 @@ class Layer:
         """Return the scale of the norm per channel [out]."""
         if self.norm is None:
             return torch.ones(self.weight.shape[0])
-        gamma, variance = (
-            tensor(self.module, self.norm.args[1]),
-            tensor(self.module, self.norm.args[4]),
-        )
+        gamma, variance = (tensor(self.module, self.norm.args[1]), tensor(self.module, self.norm.args[4]))
         assert variance is not None
         scale = torch.rsqrt(variance + float(str(self.norm.args[7])))
         return scale if gamma is None else scale * gamma

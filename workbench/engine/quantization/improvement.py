@@ -129,9 +129,13 @@ class _Work:
     rounds = False
 
     def __init__(
-        self, module: fx.GraphModule, data: Sequence[Inputs], trial: MakeTrial,
-        settings: Improving, progress: Callable[[int, int | None, str], None],
-    ) -> None:  # fmt: skip
+        self,
+        module: fx.GraphModule,
+        data: Sequence[Inputs],
+        trial: MakeTrial,
+        settings: Improving,
+        progress: Callable[[int, int | None, str], None],
+    ) -> None:
         self._module, self._new_trial = module, trial
         self._progress, self._limit = progress, settings.time_limit_s
         self._begun = time.monotonic()
@@ -182,9 +186,11 @@ class _Work:
             self.done.improvements.append(rounded)
         else:
             clips = self.done.improvements.pop()
-            self.done.improvements.append(clips.model_copy(update={
-                "before_db": self._quality, "after_db": clipped.quality, "kept": False,
-            }))  # fmt: skip
+            self.done.improvements.append(
+                clips.model_copy(
+                    update={"before_db": self._quality, "after_db": clipped.quality, "kept": False}
+                )
+            )
             self._add(improver, places, left, unclipped.quality)
         if self._is_worse_than(unclipped):
             self._leave_out(unclipped, 2)
@@ -221,15 +227,12 @@ class _Work:
                 places, left = self._scale()
             case "clips":
                 places, left = self._walk(
-                    improver, lambda walked: clip_weights(walked, rounds=self.rounds),
-                    with_ranges=True,
-                )  # fmt: skip
+                    improver, lambda walked: clip_weights(walked, rounds=self.rounds), with_ranges=True
+                )
             case "gptq":
                 places, left = self._walk(improver, round_by_second_order)
             case "rounding":
-                places, left = self._walk(
-                    improver, lambda walked: learn_rounding(walked, self._check)
-                )
+                places, left = self._walk(improver, lambda walked: learn_rounding(walked, self._check))
             case "bias":
                 places, left = self._walk(improver, correct_bias)
             case "norms":
@@ -250,9 +253,8 @@ class _Work:
         return places, _left(walk)
 
     def _walk(
-        self, improver: Improver, visit: Callable[[WalkedLayer], Change], *,
-        with_ranges: bool = False,
-    ) -> tuple[int, str]:  # fmt: skip
+        self, improver: Improver, visit: Callable[[WalkedLayer], Change], *, with_ranges: bool = False
+    ) -> tuple[int, str]:
         walk = self._new_walk(improver.title.lower())
         stopped = ""
         try:
@@ -293,12 +295,14 @@ class _Work:
         is_measured = before is not None and bool(self._held)
         self.done.improvements.append(
             Improvement(
-                improver=improver.id, places=places, left=left,
+                improver=improver.id,
+                places=places,
+                left=left,
                 held_out=len(self._held) if is_measured else 0,
                 before_db=before if is_measured else None,
                 after_db=self._quality if is_measured else None,
             )
-        )  # fmt: skip
+        )
 
 
 def _constants(module: fx.GraphModule) -> list[tuple[str, torch.Tensor]]:
@@ -327,8 +331,7 @@ def _left(walk: Walk) -> str:
         (walk.worse, "no gain on samples held back"),
     )
     return " ".join(
-        f"{count} layer{'s' if count > 1 else ''} left as {'they are' if count > 1 else 'it is'}: "
-        f"{why}."
+        f"{count} layer{'s' if count > 1 else ''} left as {'they are' if count > 1 else 'it is'}: {why}."
         for count, why in kinds
         if count
     )

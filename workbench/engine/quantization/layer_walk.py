@@ -132,9 +132,13 @@ class WalkedLayer:
         groups, rows, _ = self.weight.shape
         scale = self.grid.scale.double().expand(groups * rows).reshape(groups, rows, 1)
         return Problem(
-            self.weight, self.moments.gram, self.moments.cross, scale, self.grid.limit,
+            self.weight,
+            self.moments.gram,
+            self.moments.cross,
+            scale,
+            self.grid.limit,
             self._pinned(self.weight / scale),
-        )  # fmt: skip
+        )
 
     def best_bias(self, weight: torch.Tensor) -> torch.Tensor | None:
         """Return the biases [g, o] without a mean error for weights [g, o, d]; None without."""
@@ -176,9 +180,7 @@ class _Sums:
         """Add inputs [g, n, d] and outputs [g, n, o]."""
         self._count += x.shape[1]
         turned = y.transpose(1, 2)
-        parts = [
-            x.transpose(1, 2) @ x, turned @ x, (y * y).sum(1), x.sum(1), y.sum(1), x.abs().sum(1),
-        ]  # fmt: skip
+        parts = [x.transpose(1, 2) @ x, turned @ x, (y * y).sum(1), x.sum(1), y.sum(1), x.abs().sum(1)]
         sums = zip(self._parts, parts, strict=True)
         self._parts = [a + b for a, b in sums] if self._parts else parts
         self._ends.append(torch.stack([x.amax(1), -x.amin(1)]))
@@ -212,9 +214,11 @@ class Stream:
     """
 
     def __init__(
-        self, nodes: Sequence[fx.Node], samples: Sequence[Inputs],
+        self,
+        nodes: Sequence[fx.Node],
+        samples: Sequence[Inputs],
         value: Callable[[fx.Node, dict[fx.Node, Any]], Any],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._nodes, self._value = list(nodes), value
         self._positions = {node: index for index, node in enumerate(self._nodes)}
         self._next = 0
@@ -224,9 +228,7 @@ class Stream:
                 last = max(node.users, key=self._positions.__getitem__)
                 self._unread.setdefault(last, []).append(node)
         inputs = [node for node in self._nodes if node.op == "placeholder"]
-        self.values: list[dict[fx.Node, Any]] = [
-            dict(zip(inputs, sample, strict=True)) for sample in samples
-        ]
+        self.values: list[dict[fx.Node, Any]] = [dict(zip(inputs, sample, strict=True)) for sample in samples]
 
     def through(self, node: fx.Node) -> None:
         """Compute everything up to a node."""
@@ -251,9 +253,13 @@ class Trial:
     """
 
     def __init__(
-        self, module: fx.GraphModule, quantizer: Any, toolchain: Toolchain,
-        samples: Sequence[Inputs], ranges: dict[str, tuple[float, float]],
-    ) -> None:  # fmt: skip
+        self,
+        module: fx.GraphModule,
+        quantizer: Any,
+        toolchain: Toolchain,
+        samples: Sequence[Inputs],
+        ranges: dict[str, tuple[float, float]],
+    ) -> None:
         prepared = toolchain.prepare(copy.deepcopy(module), quantizer)
         with torch.no_grad(), quick_calibration(prepared):
             for sample in samples:
@@ -273,9 +279,7 @@ class Trial:
                 outputs = tensors_of(program.output(program.run(sample, program.switches)))
                 for mine, target in zip(outputs, expected, strict=True):
                     exact, error = target.double(), target.double() - mine.double()
-                    total = total.plus(
-                        Noise(signal=float((exact**2).sum()), noise=float((error**2).sum()))
-                    )
+                    total = total.plus(Noise(signal=float((exact**2).sum()), noise=float((error**2).sum())))
         return total
 
 
@@ -294,9 +298,13 @@ class Walk:
     """
 
     def __init__(
-        self, trial: Trial, module: fx.GraphModule, reference: fx.GraphModule,
-        samples: Sequence[Inputs], check: Callable[[int, int], None],
-    ) -> None:  # fmt: skip
+        self,
+        trial: Trial,
+        module: fx.GraphModule,
+        reference: fx.GraphModule,
+        samples: Sequence[Inputs],
+        check: Callable[[int, int], None],
+    ) -> None:
         self.trial, self.program = trial, trial.program
         self.ranges: dict[str, tuple[float, float]] = {}
         self.changed = self.too_wide = self.unused = self.worse = 0
@@ -378,10 +386,16 @@ class Walk:
             float_bias = bias - (layer.bias - floating.bias).double().reshape(groups, -1)
         of_float = floating.weight * along_outputs(floating.gain(), floating.weight)
         return WalkedLayer(
-            layer=layer, weight=_by_groups(folded, groups), rounded=_by_groups(rounded, groups),
-            bias=bias, float_weight=_by_groups(of_float, groups), float_bias=float_bias,
-            grid=grid, moments=every[0], held_back=every[-1],
-        )  # fmt: skip
+            layer=layer,
+            weight=_by_groups(folded, groups),
+            rounded=_by_groups(rounded, groups),
+            bias=bias,
+            float_weight=_by_groups(of_float, groups),
+            float_bias=float_bias,
+            grid=grid,
+            moments=every[0],
+            held_back=every[-1],
+        )
 
     def _source(self, switch: fx.Node) -> torch.Tensor | None:
         """Return the float constant that a switch quantizes, if it is one."""
@@ -502,9 +516,7 @@ class Walk:
             self._shares[node] = best
             self.changed += 1
             scale, zero, low, high = node.args[1:5]
-            self.ranges[node.args[0].name] = (
-                (low - zero) * scale * best, (high - zero) * scale * best
-            )  # fmt: skip
+            self.ranges[node.args[0].name] = ((low - zero) * scale * best, (high - zero) * scale * best)
 
     def _output(self, reader: fx.Node, value: torch.Tensor, *, rounded: bool) -> torch.Tensor:
         """Return a layer's output for an input, without the bias."""
@@ -527,9 +539,7 @@ def plain(module: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> 
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def rows(
-    node: fx.Node, layer: Layer, x: torch.Tensor, y: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def rows(node: fx.Node, layer: Layer, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return a layer's inputs [g, n, d] and outputs [g, n, o], one row for each position.
 
     Args:

@@ -6,11 +6,7 @@ This file depends on torch and torchao only, because generated scripts contain i
 from typing import Any
 
 import torch
-from torchao.quantization.pt2e import (
-    DerivedObserverOrFakeQuantize,
-    HistogramObserver,
-    MinMaxObserver,
-)
+from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize, HistogramObserver, MinMaxObserver
 
 
 class PercentileObserver(HistogramObserver):
@@ -76,17 +72,19 @@ def fix_ranges(prepared: torch.fx.GraphModule, ranges: dict[str, tuple[float, fl
             missed.append(tensor)
         for observer in observers:
             fixed = FixedRangeObserver(
-                minimum=minimum, maximum=maximum, dtype=observer.dtype, qscheme=observer.qscheme,
-                quant_min=observer.quant_min, quant_max=observer.quant_max,
+                minimum=minimum,
+                maximum=maximum,
+                dtype=observer.dtype,
+                qscheme=observer.qscheme,
+                quant_min=observer.quant_min,
+                quant_max=observer.quant_max,
                 eps=float(observer.eps),
-            )  # fmt: skip
+            )
             for name, child in list(prepared.named_modules(remove_duplicate=False)):
                 if child is observer:
                     prepared.set_submodule(name, fixed)
                 elif isinstance(child, DerivedObserverOrFakeQuantize):
-                    child.obs_or_fqs = [
-                        fixed if known is observer else known for known in child.obs_or_fqs
-                    ]
+                    child.obs_or_fqs = [fixed if known is observer else known for known in child.obs_or_fqs]
     return missed
 
 

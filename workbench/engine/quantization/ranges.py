@@ -9,13 +9,7 @@ import numpy as np
 import torch
 from torchao.quantization.pt2e import HistogramObserver, ObserverBase
 
-from workbench.analysis.ranges import (
-    METHOD_TITLES,
-    METHODS_BY_ID,
-    MethodRanges,
-    call_ranges,
-    read_chosen,
-)
+from workbench.analysis.ranges import METHOD_TITLES, METHODS_BY_ID, MethodRanges, call_ranges, read_chosen
 from workbench.engine.fx import programs
 from workbench.engine.quantization.observers import activation_observers, branches_of
 from workbench.results import NOT_REACHED, TensorRange
@@ -79,9 +73,11 @@ def collect(
         counts, low, high = _histogram(observer, weight, extrema)
         row = _row(name, len(rows), source, observer, counts, (low, high))
         fields = {
-            "node": f"{inside}{row.node}", **_of_values(observer, weight, extrema),
-            **_of_format(observer), **_of_calls(observer, extrema),
-        }  # fmt: skip
+            "node": f"{inside}{row.node}",
+            **_of_values(observer, weight, extrema),
+            **_of_format(observer),
+            **_of_calls(observer, extrema),
+        }
         rows.append(row.model_copy(update=fields))
         histograms.append(counts)
         edges.append((low, high))
@@ -130,9 +126,7 @@ def _listed(value: Any) -> list[Any]:
 
 def _source(module: torch.fx.GraphModule, value: Any) -> str:
     """Return the name of the node that makes an output, before its observers."""
-    while value.op == "call_module" and isinstance(
-        module.get_submodule(str(value.target)), ObserverBase
-    ):
+    while value.op == "call_module" and isinstance(module.get_submodule(str(value.target)), ObserverBase):
         value = value.args[0]
     return str(value.name)
 
@@ -189,9 +183,7 @@ def _weight_of(module: torch.fx.GraphModule, source: torch.fx.Node) -> torch.Ten
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _of_values(
-    observer: Any, weight: torch.Tensor | None, extrema: TensorExtrema | None
-) -> dict[str, Any]:
+def _of_values(observer: Any, weight: torch.Tensor | None, extrema: TensorExtrema | None) -> dict[str, Any]:
     """Return the fields of a range about single values, where known."""
     if weight is not None:
         flat = weight.detach().float()
@@ -200,8 +192,9 @@ def _of_values(
             "zeros": float((flat == 0).float().mean()),
             "mean_square": float(flat.double().square().mean()),
             "dead": int((observer.min_val == 0).logical_and(observer.max_val == 0).sum())
-            if channels.shape[0] > 1 else 0,
-        }  # fmt: skip
+            if channels.shape[0] > 1
+            else 0,
+        }
     if extrema is None or not extrema.values:
         return {}
     fields: dict[str, Any] = {
@@ -226,9 +219,14 @@ def _of_format(observer: Any) -> dict[str, Any]:
     if placing is None:
         return {}
     return {
-        "format": placing.text, "dtype": placing.config.label, "scale": 0.0, "zero_point": 0,
-        "qmin": 0, "qmax": 0, "searched": None,
-    }  # fmt: skip
+        "format": placing.text,
+        "dtype": placing.config.label,
+        "scale": 0.0,
+        "zero_point": 0,
+        "qmin": 0,
+        "qmax": 0,
+        "searched": None,
+    }
 
 
 def _of_calls(observer: Any, extrema: TensorExtrema | None) -> dict[str, Any]:

@@ -60,9 +60,7 @@ class Problem:
         size = self.gram.shape[-1]
         damping = self.damping * self.gram.diagonal(dim1=1, dim2=2).mean(1)[:, None, None]
         eye = torch.eye(size, dtype=self.gram.dtype)
-        return replace(
-            self, gram=self.gram + damping * eye, cross=self.cross + damping * self.weight
-        )
+        return replace(self, gram=self.gram + damping * eye, cross=self.cross + damping * self.weight)
 
     def nearest(self) -> torch.Tensor:
         """Return the nearest integers [g, o, d], as observers and quantizers choose them."""
@@ -144,9 +142,9 @@ def learned(problem: Problem, check: Callable[[], None]) -> list[torch.Tensor]:
 
 def _rounded_by_gradient(problem: Problem, steps: int, check: Callable[[], None]) -> torch.Tensor:
     """Return integers [g, o, d] by Adam on AdaRound's variables V, all rows at once."""
-    small = replace(problem, **{
-        name: getattr(problem, name).float() for name in ("weight", "gram", "cross", "scale")
-    })  # fmt: skip
+    small = replace(
+        problem, **{name: getattr(problem, name).float() for name in ("weight", "gram", "cross", "scale")}
+    )
     exact = small.weight / small.scale
     low = torch.floor(exact)
     span = _ZETA - _GAMMA

@@ -85,9 +85,10 @@ class TensorExtrema:
         infinite = -1 if self.infinite is None else self.infinite
         sums = [float(self.values), float(self.zeros), self.squares, float(infinite)]
         arrays = {
-            "extrema_samples": samples, "extrema": ends,
+            "extrema_samples": samples,
+            "extrema": ends,
             "sums": torch.tensor(sums, dtype=torch.float64),
-        }  # fmt: skip
+        }
         if self.shadow is not None:
             for name in _SHADOW:
                 arrays[f"shadow_{name}"] = self.shadow._buffers[name].detach().clone()  # noqa: SLF001
@@ -111,8 +112,7 @@ class SampleExtrema:
     def __init__(self, activations: Mapping[str, tuple[str, Any]]) -> None:
         """``observers`` by name, each with the node it observes."""
         self.by_name = {
-            name: TensorExtrema(tensor, _shadow(observer))
-            for name, (tensor, observer) in activations.items()
+            name: TensorExtrema(tensor, _shadow(observer)) for name, (tensor, observer) in activations.items()
         }
         self._observers = {name: observer for name, (_, observer) in activations.items()}
         self.samples: list[int] = []
@@ -162,9 +162,7 @@ class SampleExtrema:
             if name in self.by_name:
                 for sample, ends in self.by_name[name].extremes.items():
                     low[row, positions[sample]], high[row, positions[sample]] = ends
-        return {
-            "samples": np.asarray(self.samples, np.int64), "sample_min": low, "sample_max": high,
-        }  # fmt: skip
+        return {"samples": np.asarray(self.samples, np.int64), "sample_min": low, "sample_max": high}
 
     def _watched(self, extrema: TensorExtrema, observe: Any) -> Any:
         samples = self.samples
@@ -188,6 +186,9 @@ def _shadow(observer: Any) -> HistogramObserver | None:
     if isinstance(observer, HistogramObserver):
         return None
     return HistogramObserver(
-        dtype=observer.dtype, qscheme=observer.qscheme, quant_min=observer.quant_min,
-        quant_max=observer.quant_max, eps=float(observer.eps),
-    )  # fmt: skip
+        dtype=observer.dtype,
+        qscheme=observer.qscheme,
+        quant_min=observer.quant_min,
+        quant_max=observer.quant_max,
+        eps=float(observer.eps),
+    )

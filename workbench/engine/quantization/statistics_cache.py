@@ -68,9 +68,7 @@ class StatisticsMemory:
         text = " ".join(sorted(states))
         name = hashlib.sha256(f"statistics {self.data} {text}".encode()).hexdigest()
         arrays = {
-            f"{key}/{field}": value.numpy()
-            for key, state in states.items()
-            for field, value in state.items()
+            f"{key}/{field}": value.numpy() for key, state in states.items() for field, value in state.items()
         }
         with self.cache.writing(name) as folder:
             np.savez(folder / ARRAYS_FILE, **arrays)

@@ -15,16 +15,29 @@ if TYPE_CHECKING:
 _ATEN = torch.ops.aten
 _COMMUTE = frozenset(
     (
-        _ATEN.relu.default, _ATEN.relu_.default, _ATEN.max_pool2d.default,
-        _ATEN.avg_pool2d.default, _ATEN.adaptive_avg_pool2d.default, _ATEN.leaky_relu.default,
+        _ATEN.relu.default,
+        _ATEN.relu_.default,
+        _ATEN.max_pool2d.default,
+        _ATEN.avg_pool2d.default,
+        _ATEN.adaptive_avg_pool2d.default,
+        _ATEN.leaky_relu.default,
     )
-)  # fmt: skip
+)
 # Nonlinear element-wise operators, which channel scales cannot pass.
 _BENDS = {
-    "hardtanh": "a clamp", "hardtanh_": "a clamp", "clamp": "a clamp", "relu6": "ReLU6",
-    "relu6_": "ReLU6", "hardswish": "hard-swish", "hardswish_": "hard-swish", "silu": "SiLU",
-    "silu_": "SiLU", "gelu": "GELU", "sigmoid": "a sigmoid", "tanh": "tanh",
-}  # fmt: skip
+    "hardtanh": "a clamp",
+    "hardtanh_": "a clamp",
+    "clamp": "a clamp",
+    "relu6": "ReLU6",
+    "relu6_": "ReLU6",
+    "hardswish": "hard-swish",
+    "hardswish_": "hard-swish",
+    "silu": "SiLU",
+    "silu_": "SiLU",
+    "gelu": "GELU",
+    "sigmoid": "a sigmoid",
+    "tanh": "tanh",
+}
 _ROUNDS = 20
 _CLOSE = 1e-4
 # A channel that is all zero on one side is skipped.

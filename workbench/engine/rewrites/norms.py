@@ -92,10 +92,7 @@ def _line(module: fx.GraphModule, norm: fx.Node, most: float) -> _Line | None:
     if norm.args[5] or source.target in _UNPADDED or source.target is _ATEN.linear.default:
         return None
     given = [constant_of(module, value) for value in norm.args[1:5]]
-    if any(
-        value is None and node is not None
-        for value, node in zip(given, norm.args[1:5], strict=True)
-    ):
+    if any(value is None and node is not None for value, node in zip(given, norm.args[1:5], strict=True)):
         return None
     weight, bias, mean, variance = given
     if mean is None or variance is None:
@@ -173,18 +170,14 @@ def _noise(weight: torch.Tensor, line: _Line, groups: int, repeats: int) -> floa
     The step of a weight is a part of the largest of its output; its noise is multiplied by the
     values of its input.
     """
-    plain = (
-        weight.double().abs().flatten(2) if weight.dim() > 2 else weight.double().abs()[..., None]
-    )
+    plain = weight.double().abs().flatten(2) if weight.dim() > 2 else weight.double().abs()[..., None]
     folded = plain * _of_outputs(line.factor.abs(), weight, groups, repeats)[..., None]
     before = line.before.sum() * folded.flatten(1).amax(1).square().mean()
     after = line.after.sum() * plain.flatten(1).amax(1).square().mean()
     return float(before / after) if after > 0 else math.inf
 
 
-def _of_outputs(
-    values: torch.Tensor, weight: torch.Tensor, groups: int, repeats: int
-) -> torch.Tensor:
+def _of_outputs(values: torch.Tensor, weight: torch.Tensor, groups: int, repeats: int) -> torch.Tensor:
     """Return the value of each input of each output: [outputs, inputs of a group]."""
     inputs = values.repeat_interleave(repeats).view(groups, 1, -1)
     return inputs.expand(-1, len(weight) // groups, -1).reshape(len(weight), -1)
@@ -197,8 +190,7 @@ def _take_line(module: fx.GraphModule, layer: fx.Node, line: _Line, repeats: int
     weight, groups = stored.double(), (args[6] if len(args) > 6 else 1)
     shape = (*weight.shape[:2], *[1] * (weight.dim() - 2))
     factor, summand = (
-        _of_outputs(part, weight, groups, repeats).view(shape)
-        for part in (line.factor, line.summand)
+        _of_outputs(part, weight, groups, repeats).view(shape) for part in (line.factor, line.summand)
     )
     shift = (weight * summand).flatten(1).sum(1)
     total = shift if bias is None else shift + bias

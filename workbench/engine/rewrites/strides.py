@@ -327,9 +327,7 @@ class _Folding:
         if self._gathers:
             parts = [
                 write(
-                    _ATEN.reshape.default,
-                    write(_ATEN.slice.Tensor, x, 1, i, i + 1),
-                    [batch, *sizes, factor],
+                    _ATEN.reshape.default, write(_ATEN.slice.Tensor, x, 1, i, i + 1), [batch, *sizes, factor]
                 )
                 for i in range(channels)
             ]
@@ -358,9 +356,7 @@ class _Folding:
         if width == 1:
             return write(_ATEN.reshape.default, x, [*beside[:2], 1, factor * depth])
         x = write(_ATEN.reshape.default, x, beside)
-        parts = [
-            write(_ATEN.slice.Tensor, x, 2, row * width, (row + 1) * width) for row in range(factor)
-        ]
+        parts = [write(_ATEN.slice.Tensor, x, 2, row * width, (row + 1) * width) for row in range(factor)]
         return write(_ATEN.cat.default, parts, -1)
 
     def _weight(self) -> torch.Tensor:
@@ -370,9 +366,7 @@ class _Folding:
         places = [_places(axis, fold) for axis, fold in zip(conv.axes, self._folds, strict=True)]
         rows, columns = places if len(places) == 2 else (torch.ones(1, 1, 1, 1), *places)
         letters = "cw" if self._gathers else "wc"
-        folded = torch.einsum(
-            f"auhs,bvwt,ocst->aboh{letters}uv", rows.to(weight), columns.to(weight), weight
-        )
+        folded = torch.einsum(f"auhs,bvwt,ocst->aboh{letters}uv", rows.to(weight), columns.to(weight), weight)
         folded = folded.flatten(3, 5).flatten(0, 2)
         return folded if len(places) == 2 else folded.squeeze(2)
 

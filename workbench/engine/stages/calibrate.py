@@ -71,10 +71,7 @@ def run(context: StageContext) -> None:
             **ranges.carried_ranges(calibrated.module, carried),
         },
         compared=compared,
-        warnings=(
-            *warnings,
-            *(f"{r.node}: {r.problem}." for r in rows if r.dynamic and r.problem),
-        ),
+        warnings=(*warnings, *(f"{r.node}: {r.problem}." for r in rows if r.dynamic and r.problem)),
     )
     np.savez(context.out / ARRAYS_FILE, **arrays, **_state(calibrated.module))
     save_result(result, context.out)
@@ -107,10 +104,12 @@ def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> 
     extrema = calibration.extrema
     is_beside = context.accelerate and can_observe_beside(calibration.module)
     with (
-        torch.inference_mode(), calibration.observing(), ObserverThreads() as threads,
+        torch.inference_mode(),
+        calibration.observing(),
+        ObserverThreads() as threads,
         extrema.watching(threads if is_beside else None),
         stepping(calibration.module) as steps,
-    ):  # fmt: skip
+    ):
         for seen, sample in enumerate(samples):
             context.progress(seen, samples.count, f"sample {seen + 1}")
             extrema.begin(sample.index)
@@ -130,9 +129,7 @@ def _observe_constants(module: torch.fx.GraphModule) -> None:
     """Let observers observe the constants of branches that no sample executed."""
     for graph, placeholder, value in constants(module):
         for user in placeholder.users:
-            observer: Any = (
-                graph.get_submodule(str(user.target)) if user.op == "call_module" else None
-            )
+            observer: Any = graph.get_submodule(str(user.target)) if user.op == "call_module" else None
             if observer is not None and not ranges.has_seen(observer):
                 observer(value.detach())
 

@@ -14,19 +14,9 @@ from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.data.pictures import ShownInputs, size_of
 from workbench.engine.equivalence.forms import compare_on_data
 from workbench.engine.fx.modules import with_origins
-from workbench.engine.quality.calibration_runs import (
-    float_reference,
-    quantized_module,
-    tensor_comparison,
-)
+from workbench.engine.quality.calibration_runs import float_reference, quantized_module, tensor_comparison
 from workbench.engine.quality.dependence import EXCHANGED, Variation, with_inputs
-from workbench.engine.quality.measures import (
-    OutputAccumulator,
-    classes_of,
-    merged,
-    tensors_of,
-    top_k_hit,
-)
+from workbench.engine.quality.measures import OutputAccumulator, classes_of, merged, tensors_of, top_k_hit
 from workbench.engine.quality.model_outputs import ModelOutputs, PartTally, model_outputs
 from workbench.engine.quality.perplexity import TextTally
 from workbench.engine.quality.reference_outputs import WorstSamples, exported_module, pairs
@@ -97,9 +87,7 @@ def run(context: StageContext) -> None:
     save_result(result, context.out)
 
 
-def _result(
-    context: StageContext, samples: Samples, tally: _Tally, metric: Measured
-) -> EvaluateResult:
+def _result(context: StageContext, samples: Samples, tally: _Tally, metric: Measured) -> EvaluateResult:
     calibrated_on = context.result("calibrate", CalibrateResult).calibrated_on
     result = tally.result(samples.name, calibrated_on).model_copy(update=metric.fields)
     if samples.spell is None:
@@ -146,9 +134,12 @@ def _dependence(context: StageContext, samples: Samples, variation: Variation) -
     quantized = quantized_module(context)
     with torch.inference_mode():
         return with_inputs(
-            known, lambda sample: tensors_of(floating(*sample.inputs)),
-            lambda sample: tensors_of(quantized(*sample.inputs)), first, inputs,
-        )  # fmt: skip
+            known,
+            lambda sample: tensors_of(floating(*sample.inputs)),
+            lambda sample: tensors_of(quantized(*sample.inputs)),
+            first,
+            inputs,
+        )
 
 
 @dataclass
@@ -186,9 +177,7 @@ class _Tally:
     def __post_init__(self) -> None:
         self.parts = PartTally(self.returned)
 
-    def add(
-        self, floats: list[torch.Tensor], quantized: list[torch.Tensor], sample: Sample
-    ) -> None:
+    def add(self, floats: list[torch.Tensor], quantized: list[torch.Tensor], sample: Sample) -> None:
         """Add the outputs of both programs for a sample."""
         floats, quantized = self.returned.joined(floats), self.returned.joined(quantized)
         self.parts.add(floats, quantized)
@@ -212,9 +201,7 @@ class _Tally:
         if self.keep:
             truth = label if sample.truth is None else sample.truth
             size = size_of(sample.inputs[0])
-            self.collected.append(
-                Collected(sample.index, sample.file, floats, quantized, truth, size)
-            )
+            self.collected.append(Collected(sample.index, sample.file, floats, quantized, truth, size))
 
     def classes(self, context: StageContext) -> dict[str, Any]:
         """Return the figures of the output that gives the class, as fields of the result.
@@ -262,10 +249,14 @@ class _Tally:
     def result(self, data: str, calibrated_on: str) -> EvaluateResult:
         overall = merged(self.sums)
         return EvaluateResult(
-            samples=self.count, data=data, calibrated_on=calibrated_on,
-            sqnr_db=overall.sqnr_db, cosine=overall.cosine, max_abs_error=overall.worst,
+            samples=self.count,
+            data=data,
+            calibrated_on=calibrated_on,
+            sqnr_db=overall.sqnr_db,
+            cosine=overall.cosine,
+            max_abs_error=overall.worst,
             outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self.sums)),
-        )  # fmt: skip
+        )
 
 
 _COUNTED = (

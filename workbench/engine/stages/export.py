@@ -187,9 +187,7 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         ) from error
 
 
-_FAILS_ALONE = (
-    "The model fails without torch.export too: correct it, or the sizes of its example inputs."
-)
+_FAILS_ALONE = "The model fails without torch.export too: correct it, or the sizes of its example inputs."
 
 
 def _runs(loaded: LoadedModel) -> bool:
@@ -308,17 +306,14 @@ def _refuse_dynamic_shapes(program: torch.export.ExportedProgram) -> None:
         free = [i for i, size in enumerate(value.shape) if not isinstance(size, int)]
         if free:
             raise failure(
-                f"Dimension {free[0]} of the input {node.name} is dynamic; the NPU needs "
-                "fixed sizes.",
+                f"Dimension {free[0]} of the input {node.name} is dynamic; the NPU needs fixed sizes.",
                 "Export with fixed example inputs, without dynamic_shapes.",
                 Place(kind="node", id=node.name),
                 code="dynamic-shape-not-supported",
             )
 
 
-def _named_inputs(
-    program: torch.export.ExportedProgram, imported: ImportResult
-) -> tuple[TensorSpec, ...]:
+def _named_inputs(program: torch.export.ExportedProgram, imported: ImportResult) -> tuple[TensorSpec, ...]:
     names = program.graph_signature.user_inputs
     pairs = zip(names, imported.inputs, strict=False)
     return tuple(spec.model_copy(update={"name": str(name)}) for name, spec in pairs)

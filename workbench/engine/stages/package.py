@@ -211,9 +211,7 @@ def _options(context: StageContext, lowered: LowerResult) -> dict[str, Any]:
     """Return the target's options, with the digests of files instead of their paths."""
     choice = placed_as(context.project, context.folder, lowered.placement).target
     files = target_of(choice.id).files(choice, context.folder)
-    return choice.options | {
-        name: digest(read_limited(path, MAX_TEXT_BYTES)) for name, path in files.items()
-    }
+    return choice.options | {name: digest(read_limited(path, MAX_TEXT_BYTES)) for name, path in files.items()}
 
 
 def _manifest(

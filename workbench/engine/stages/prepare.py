@@ -90,12 +90,15 @@ def run(context: StageContext) -> None:
     if any(user.op == "call_module" for _, node, _ in handed_in for user in node.users):
         warnings.append(_HANDED_IN)
     result = PrepareResult(
-        observers=len(observers), annotations=with_origins(context, prepared.annotations),
-        improvements=tuple(prepared.improved.improvements), ranges=prepared.improved.ranges,
+        observers=len(observers),
+        annotations=with_origins(context, prepared.annotations),
+        improvements=tuple(prepared.improved.improvements),
+        ranges=prepared.improved.ranges,
         compressed=prepared.compressed,
-        corrections=prepared.corrections, rewrites=prepared.rewrites,
+        corrections=prepared.corrections,
+        rewrites=prepared.rewrites,
         warnings=tuple(warnings),
-    )  # fmt: skip
+    )
     save_result(result, context.out)
     if context.project.improves():
         write_tensors(prepared.weights, context.out / IMPROVED_WEIGHTS)
@@ -110,10 +113,7 @@ def load(context: StageContext) -> Prepared:
 def _prepare(context: StageContext, *, again: bool) -> Prepared:
     toolchain, project = toolchain_of(context), context.project
     quantizer = toolchain.quantizer(project, context.folder)
-    with (
-        accelerated(context.accelerate),
-        toolchain.float_module(context) as floating,
-    ):
+    with accelerated(context.accelerate), toolchain.float_module(context) as floating:
         narrow, channels = pruned(context, floating)
         module, done = changed(context, narrow, again=again)
         weights = _differences(narrow, module) if project.improves() else {}
@@ -194,9 +194,7 @@ def changed(
     return mine, Improved(list(result.improvements), result.ranges)
 
 
-def improved(
-    context: StageContext, module: torch.fx.GraphModule
-) -> tuple[torch.fx.GraphModule, Improved]:
+def improved(context: StageContext, module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, Improved]:
     """Return a copy of the float module with improved weights, with a report."""
     _refuse_branches(module, "improvers")
     refuse_memory(module, calibration_samples(context), "An improver", "prepare")

@@ -49,9 +49,7 @@ def candidates(graph: GraphSnapshot) -> list[Culprit]:
     owners = {node.module for node in calls}
     groups: dict[Culprit, None] = {}
     for node in calls:
-        is_leaf = bool(node.module) and not any(
-            other.startswith(f"{node.module}.") for other in owners
-        )
+        is_leaf = bool(node.module) and not any(other.startswith(f"{node.module}.") for other in owners)
         groups[
             Culprit(kind="module_name", match=node.module)
             if is_leaf
@@ -127,9 +125,8 @@ class _Search:
 
     def _tell(self, *, is_done: bool) -> None:
         document = Blame(
-            reason=self._reason, culprits=tuple(self._found), compilations=self._tried,
-            is_done=is_done,
-        )  # fmt: skip
+            reason=self._reason, culprits=tuple(self._found), compilations=self._tried, is_done=is_done
+        )
         total = self._tried if is_done else self._total
         progress = f"attempt {self._tried} of {'' if is_done else 'about '}{total}"
         self._study.tell(document, self._tried * _STEPS, total * _STEPS, progress)

@@ -38,9 +38,7 @@ class Environment:
 
 def environment_of(context: StageContext) -> Environment:
     """Return the parameters of the stage or study that evaluates candidates."""
-    return Environment(
-        context.folder, context.cache, context.store, context.accelerate, context.cancelled
-    )
+    return Environment(context.folder, context.cache, context.store, context.accelerate, context.cancelled)
 
 
 def evaluate(project: Project, environment: Environment) -> Run:
@@ -69,18 +67,24 @@ def compute(project: Project, environment: Environment, goals: Sequence[StageId]
     for stage_id in stages_needed(*goals):
         stage = planned.of(stage_id)
         if stage.state in {"blocked", "unavailable"}:
-            raise failure(
-                stage.reason, where=Place(kind="stage", id=stage_id), code="stage-blocked"
-            )
+            raise failure(stage.reason, where=Place(kind="stage", id=stage_id), code="stage-blocked")
         if environment.cache.has(stage.key):
             continue
         is_computed = True
         with environment.cache.writing(stage.key) as out:
             context = StageContext(
-                stage=stage_id, project=project, folder=environment.folder, plan=planned,
-                cache=environment.cache, store=environment.store, out=out, accelerate=environment.accelerate,
-                report=_silent, write_log=_silent, cancelled=environment.cancelled,
-            )  # fmt: skip
+                stage=stage_id,
+                project=project,
+                folder=environment.folder,
+                plan=planned,
+                cache=environment.cache,
+                store=environment.store,
+                out=out,
+                accelerate=environment.accelerate,
+                report=_silent,
+                write_log=_silent,
+                cancelled=environment.cancelled,
+            )
             context.check_cancelled()
             module, function = STAGES_BY_ID[stage_id].entry.split(":")
             getattr(importlib.import_module(module), function)(context)

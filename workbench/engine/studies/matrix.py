@@ -40,9 +40,7 @@ def run(study: StudyContext) -> None:
     if unknown:
         known = ", ".join(PRESETS_BY_ID)
         raise failure(
-            f"Unknown config {unknown[0]}.",
-            f"Known: {known}, and {TRAINED}.",
-            code="config-unknown",
+            f"Unknown config {unknown[0]}.", f"Known: {known}, and {TRAINED}.", code="config-unknown"
         )
     for name in targets:
         target_of(name)
@@ -66,9 +64,8 @@ def _variant(project: Project, target: str, config: str) -> Project:
     kept = {k: v for k, v in project.target.options.items() if k == "integer_io"}
     choice = target_of(target).complete(TargetChoice(id=target, options=kept))
     bare = edits.revise(
-        project, rules=(), ranges=(), range_methods=(), target=choice, board="",
-        trained_weights=None,
-    )  # fmt: skip
+        project, rules=(), ranges=(), range_methods=(), target=choice, board="", trained_weights=None
+    )
     return edits.assign(bare, "global", "", config_of(config))
 
 
@@ -100,16 +97,18 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
 def _verified(environment: Environment, planned: Plan, empty: Cell, project: Project) -> Cell:
     lowered = load_result(LowerResult, environment.cache.folder(planned.key("lower")))
     verified = load_result(VerifyResult, environment.cache.folder(planned.key("verify")))
-    return empty.model_copy(update={
-        "delegates": lowered.delegates,
-        "problem": "" if lowered.delegates else "Nothing runs on the NPU.",
-        "cpu_nodes": len(lowered.cpu_nodes),
-        "cycles": sum(r.cycles_total for r in lowered.vela),
-        "max_lsb": verified.max_lsb,
-        "verdict": verdict(project.gate, lowered=lowered, verified=verified).verdict,
-        "accuracy": accuracy_of(project.accuracy, verified=verified).verdict,
-        "exact": verified.exact / verified.elements if verified.elements else None,
-    })  # fmt: skip
+    return empty.model_copy(
+        update={
+            "delegates": lowered.delegates,
+            "problem": "" if lowered.delegates else "Nothing runs on the NPU.",
+            "cpu_nodes": len(lowered.cpu_nodes),
+            "cycles": sum(r.cycles_total for r in lowered.vela),
+            "max_lsb": verified.max_lsb,
+            "verdict": verdict(project.gate, lowered=lowered, verified=verified).verdict,
+            "accuracy": accuracy_of(project.accuracy, verified=verified).verdict,
+            "exact": verified.exact / verified.elements if verified.elements else None,
+        }
+    )
 
 
 def _trained(study: StudyContext, project: Project) -> tuple[Project, float]:
@@ -125,12 +124,9 @@ def _trained(study: StudyContext, project: Project) -> tuple[Project, float]:
     epochs = study.options.get("qat_epochs")
     asked: dict[str, JsonValue] = {"epochs": epochs if epochs is not None else QAT_EPOCHS}
     folder = study_folder(
-        environment.cache,
-        study_key("training", student, environment.folder, environment.cache, asked),
+        environment.cache, study_key("training", student, environment.folder, environment.cache, asked)
     )
-    stage = replace(
-        study.stage, project=student, plan=plan(student, environment.folder, environment.cache)
-    )
+    stage = replace(study.stage, project=student, plan=plan(student, environment.folder, environment.cache))
     training.run(StudyContext(stage, folder, asked, _silent))
     result = load_study(TrainingResult, folder)
     if result is None or not result.best:

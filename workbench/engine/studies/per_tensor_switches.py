@@ -62,9 +62,11 @@ class SwitchedProgram:
         self._followers = {node: list(node.users) for node in self.nodes}
 
     def run(
-        self, inputs: tuple[torch.Tensor, ...], on: frozenset[fx.Node],
+        self,
+        inputs: tuple[torch.Tensor, ...],
+        on: frozenset[fx.Node],
         kept: Mapping[str, torch.Tensor] = _NOTHING,
-    ) -> Values:  # fmt: skip
+    ) -> Values:
         """Return the values of all nodes with the switches ``on`` enabled.
 
         Args:
@@ -79,9 +81,13 @@ class SwitchedProgram:
         return values
 
     def rerun(
-        self, before: Values, changed: Iterable[fx.Node], on: frozenset[fx.Node],
-        inputs: tuple[torch.Tensor, ...], kept: Mapping[str, torch.Tensor] = _NOTHING,
-    ) -> Values:  # fmt: skip
+        self,
+        before: Values,
+        changed: Iterable[fx.Node],
+        on: frozenset[fx.Node],
+        inputs: tuple[torch.Tensor, ...],
+        kept: Mapping[str, torch.Tensor] = _NOTHING,
+    ) -> Values:
         """Return the values of all nodes with the switches ``on`` enabled, from an earlier run.
 
         Args:

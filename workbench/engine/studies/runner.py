@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from workbench.deploy.simulators.compatibility import Program
 from workbench.deploy.simulators.discovery import adopt_runner, load_settings, runners_folder
-from workbench.deploy.simulators.runner_build import (
-    Build,
-    Wanted,
-    Watching,
-    build_runner,
-    known_checkouts,
-)
+from workbench.deploy.simulators.runner_build import Build, Wanted, Watching, build_runner, known_checkouts
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
@@ -40,9 +34,7 @@ def run(study: StudyContext) -> None:
             code="runner-address-missing",
         )
     data = (context.path("lower") / "program.pte").read_bytes()
-    build = Build(
-        checkout, Program("program.pte", data), wanted, address, bool(study.options.get("etdump"))
-    )
+    build = Build(checkout, Program("program.pte", data), wanted, address, bool(study.options.get("etdump")))
     tree = context.cache.root / "builds" / build.name
     study.report(0, _WHOLE, "configuring")
 

@@ -79,9 +79,7 @@ def _classes(context: StageContext, label: int | None, values: Values) -> dict[s
     name = names[class_output([floats[name] for name in names], label or 0, asked)]
     if classes_of(floats[name]) < _LEAST_CLASSES:
         return {}
-    return {
-        side: int(tensors[name].argmax()) for side, tensors in values.items() if name in tensors
-    }
+    return {side: int(tensors[name].argmax()) for side, tensors in values.items() if name in tensors}
 
 
 def _observed(node: torch.fx.Node) -> torch.fx.Node:

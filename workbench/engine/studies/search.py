@@ -71,9 +71,12 @@ def run(study: StudyContext) -> None:
     if result is None:
         study.report(0, total, "ordering modules by sensitivity")
         result = SearchResult(
-            limits=limits, total=total, units=_ordered_units(study), widths=_widths(study),
+            limits=limits,
+            total=total,
+            units=_ordered_units(study),
+            widths=_widths(study),
             transforms=tuple(TRANSFORMS) if options.get("transforms") else (),
-        )  # fmt: skip
+        )
     result = result.model_copy(update={"limits": limits, "total": total})
     again = tuple(_judged(candidate, result.enforced) for candidate in result.candidates)
     result = result.model_copy(update={"candidates": again})
@@ -114,11 +117,18 @@ def _inner(context: StageContext, study: StudyId, project: Project) -> StageCont
     """Return the context of a study of another project inside of this one."""
     planned = plan(project, context.folder, context.cache)
     return StageContext(
-        stage=study, project=project, folder=context.folder, plan=planned,
-        cache=context.cache, store=context.store, out=context.out,
-        accelerate=context.accelerate, report=context.report, write_log=context.write_log,
+        stage=study,
+        project=project,
+        folder=context.folder,
+        plan=planned,
+        cache=context.cache,
+        store=context.store,
+        out=context.out,
+        accelerate=context.accelerate,
+        report=context.report,
+        write_log=context.write_log,
         cancelled=context.cancelled,
-    )  # fmt: skip
+    )
 
 
 def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
@@ -161,9 +171,7 @@ class _Search:
         context = study.stage
         target, choice = target_of(context.project.target.id), context.project.target
         self._choices = [
-            name
-            for name in CHOICES
-            if not target.refusal(choice, PRESETS_BY_ID[name].config, "module_name")
+            name for name in CHOICES if not target.refusal(choice, PRESETS_BY_ID[name].config, "module_name")
         ]
         self._optuna = self._opened()
         self._running: dict[Any, tuple[optuna.Trial, Candidate]] = {}
@@ -174,13 +182,10 @@ class _Search:
         context = self._study.stage
         count, scheduler = _workers(self._study)
         pool = (
-            Workers(
-                count, context.folder, context.cache, accelerate=context.accelerate,
-                scheduler=scheduler,
-            )
+            Workers(count, context.folder, context.cache, accelerate=context.accelerate, scheduler=scheduler)
             if count > 1 or scheduler
             else nullcontext()
-        )  # fmt: skip
+        )
         with pool as workers:
             count = workers.count if workers else 1
             idle = 0
@@ -204,12 +209,12 @@ class _Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             sampler = optuna.samplers.TPESampler(
-                seed=len(self._found.candidates), multivariate=True, constant_liar=True,
+                seed=len(self._found.candidates),
+                multivariate=True,
+                constant_liar=True,
                 constraints_func=lambda trial: trial.user_attrs.get(_CONSTRAINTS, (1.0,) * 4),
-            )  # fmt: skip
-            study = optuna.create_study(
-                sampler=sampler, directions=["maximize", "minimize", "minimize"],
-            )  # fmt: skip
+            )
+            study = optuna.create_study(sampler=sampler, directions=["maximize", "minimize", "minimize"])
         for candidate in self._found.candidates:
             self._tell_former(study, candidate)
         for choices in self._staircase():
@@ -269,11 +274,12 @@ class _Search:
             for name, kind in _kinds(self._found, self._choices).items()
         }
         asked = Candidate(
-            number=len(self._found.candidates) + 1, origin="search",
+            number=len(self._found.candidates) + 1,
+            origin="search",
             choices={unit.name: chosen[unit.name] for unit in self._found.units},
             channels={name: int(chosen[_param(name)]) for name in self._found.widths},
             transforms=chosen.get(_TRANSFORMS, ""),
-        )  # fmt: skip
+        )
         known = (c for c in self._found.candidates if _params(c) == _params(asked))
         return trial, asked, next(known, None)
 
@@ -308,9 +314,7 @@ class _Search:
         if result is None or not result.best:
             return candidate
         self._study.folder.mkdir(parents=True, exist_ok=True)
-        return candidate.model_copy(
-            update={"weights": keep_weights(result, folder, self._study.folder)}
-        )
+        return candidate.model_copy(update={"weights": keep_weights(result, folder, self._study.folder)})
 
     def _submit(self, workers: Workers) -> bool:
         trial, asked, known = self._asked()
@@ -354,9 +358,7 @@ class _Search:
         )
         candidate = _judged(candidate, self._found.enforced)
         self._tell(trial, candidate)
-        self._found = self._found.model_copy(
-            update={"candidates": (*self._found.candidates, candidate)}
-        )
+        self._found = self._found.model_copy(update={"candidates": (*self._found.candidates, candidate)})
         message = problem or f"candidate {number}"
         self._study.tell(self._found, number, self._found.total, message)
 

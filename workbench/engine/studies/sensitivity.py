@@ -18,12 +18,7 @@ from workbench.engine.studies.per_tensor_switches import SwitchedProgram, Switch
 from workbench.engine.studies.sensitivity_groups import Switching
 from workbench.engine.targets.base import toolchain_of
 from workbench.studies.documents import load_study
-from workbench.studies.sensitivity import (
-    DEFAULT_SAMPLES,
-    Noise,
-    SensitivityResult,
-    UnitSensitivity,
-)
+from workbench.studies.sensitivity import DEFAULT_SAMPLES, Noise, SensitivityResult, UnitSensitivity
 
 if TYPE_CHECKING:
     from workbench.engine.data.sample import Sample
@@ -50,9 +45,7 @@ def run(study: StudyContext) -> None:
         switching = Switching(program, context.live("export").graph)
     units = tuple(UnitSensitivity(unit=unit) for unit in switching.units)
     if result is None or [u.unit for u in result.units] != list(switching.units):
-        result = SensitivityResult(
-            data=samples.name, samples=0, total=total, labelled=True, units=units
-        )
+        result = SensitivityResult(data=samples.name, samples=0, total=total, labelled=True, units=units)
     _measure(study, switching, result.model_copy(update={"total": total}))
 
 
@@ -84,9 +77,13 @@ class _Measured:
     """One sample through the program with each of its units switched."""
 
     def __init__(
-        self, study: StudyContext, switching: Switching, steps: SwitchedSteps, sample: Sample,
+        self,
+        study: StudyContext,
+        switching: Switching,
+        steps: SwitchedSteps,
+        sample: Sample,
         reference: list[torch.Tensor],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._study, self._switching, self._sample = study, switching, sample
         self._reference, self._steps = reference, steps
         steps.take(sample)

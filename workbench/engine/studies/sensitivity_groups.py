@@ -141,9 +141,7 @@ def _bonds(
 
 def _is_operator(node: fx.Node) -> bool:
     return (
-        node.op == "call_function"
-        and not is_node_of(node, "quantize")
-        and not is_node_of(node, "dequantize")
+        node.op == "call_function" and not is_node_of(node, "quantize") and not is_node_of(node, "dequantize")
     )
 
 
@@ -158,9 +156,12 @@ def _folded(exported: fx.Graph, left: set[str]) -> dict[str, str]:
 
 
 def _unit(
-    members: list[fx.Node], program: SwitchedProgram, every: list[list[fx.Node]],
-    folded: dict[str, str], origins: dict[fx.Node, str],
-) -> Unit:  # fmt: skip
+    members: list[fx.Node],
+    program: SwitchedProgram,
+    every: list[list[fx.Node]],
+    folded: dict[str, str],
+    origins: dict[fx.Node, str],
+) -> Unit:
     named = [programs.module_of(node) for node in members]
     modules = list(dict.fromkeys(m for n in named for m in (n, folded.get(n, n))))
     others = {programs.module_of(n) for group in every if group is not members for n in group}
@@ -169,17 +170,13 @@ def _unit(
     if not all(modules) or any(_covers(m, other) for m in modules for other in others):
         names = tuple(dict.fromkeys(origins[node] for node in members))
         shown = f"{modules[0] or 'model'}: {', '.join(names[:2])}"
-        return Unit(
-            name=shown, kind="node_name", matches=names, operators=operators, weights=weights
-        )
+        return Unit(name=shown, kind="node_name", matches=names, operators=operators, weights=weights)
     parent = modules[0].rpartition(".")[0]
     is_whole = len(modules) > 1 and parent and all(_covers(parent, m) for m in modules)
     if is_whole and not any(_covers(parent, other) for other in others):
         modules = [parent]
     name = modules[0] if len(modules) == 1 else f"{modules[0]} + {len(modules) - 1}"
-    return Unit(
-        name=name, kind="module_name", matches=tuple(modules), operators=operators, weights=weights
-    )
+    return Unit(name=name, kind="module_name", matches=tuple(modules), operators=operators, weights=weights)
 
 
 def _covers(module: str, other: str) -> bool:

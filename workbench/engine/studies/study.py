@@ -53,16 +53,10 @@ def run_study(command: RunStudy, stage: StageContext, send: Callable[[Event], No
     study = STUDIES_BY_ID[command.study]
     if study.costs:
         need_estimates(command.project.target.id)
-    key = study_key(
-        study.id, command.project, stage.folder, stage.cache, command.options, stage.plan
-    )
+    key = study_key(study.id, command.project, stage.folder, stage.cache, command.options, stage.plan)
 
     def report(done: int, total: int, message: str) -> None:
-        send(
-            StudyProgress(
-                job=command.job, study=study.id, key=key, done=done, total=total, message=message
-            )
-        )
+        send(StudyProgress(job=command.job, study=study.id, key=key, done=done, total=total, message=message))
 
     module, function = study.entry.split(":")
     folder = study_folder(stage.cache, key)

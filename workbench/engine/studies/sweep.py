@@ -86,9 +86,7 @@ class Sweep:
     ) -> None:
         rest = dict(known)
         self._study = study
-        self._points = [
-            point if point.totals else rest.pop(_name(point.target), point) for point in asked
-        ]
+        self._points = [point if point.totals else rest.pop(_name(point.target), point) for point in asked]
         self._earlier = tuple(rest.values())
         self._target = target_of(study.stage.project.target.id)
         self._programs: dict[str, tuple[Path, ...]] = {}

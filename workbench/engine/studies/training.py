@@ -30,14 +30,7 @@ from workbench.engine.training.weights import put_weights, read_weights, write_t
 from workbench.errors import Place, failure
 from workbench.studies.documents import load_study, save_study
 from workbench.studies.sensitivity import Noise
-from workbench.studies.training import (
-    Epoch,
-    TrainingOptions,
-    TrainingResult,
-    is_over,
-    next_step,
-    options_of,
-)
+from workbench.studies.training import Epoch, TrainingOptions, TrainingResult, is_over, next_step, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,9 +78,7 @@ class _Training:
     def __init__(self, study: StudyContext, options: TrainingOptions) -> None:
         context = study.stage
         self._study, self._options = study, options
-        self._train = training_function_of(
-            context.project.training_function, context.folder, options
-        )
+        self._train = training_function_of(context.project.training_function, context.folder, options)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         study.report(0, options.epochs, "preparing")
         teacher = _float_module(context, device)
@@ -128,10 +119,14 @@ class _Training:
         dataset = self._dataset
         self._see()
         return TrainingResult(
-            data=dataset.name, device=device, samples=len(dataset.used),
-            held_out=dataset.held_out, one_by_one=dataset.one_by_one,
-            total=self._options.epochs, start_db=self._sqnr(),
-        )  # fmt: skip
+            data=dataset.name,
+            device=device,
+            samples=len(dataset.used),
+            held_out=dataset.held_out,
+            one_by_one=dataset.one_by_one,
+            total=self._options.epochs,
+            start_db=self._sqnr(),
+        )
 
     def _go_back(self) -> None:
         """Restore the best weights, and reset the optimiser's state."""
@@ -195,9 +190,7 @@ class _Training:
                 ):
                     wide = target.to(torch.float64)
                     error = wide - mine.to(torch.float64)
-                    sums = sums.plus(
-                        Noise(signal=float((wide**2).sum()), noise=float((error**2).sum()))
-                    )
+                    sums = sums.plus(Noise(signal=float((wide**2).sum()), noise=float((error**2).sum())))
         if not math.isfinite(sums.noise):
             return math.nan
         return sums.sqnr_db if sums.sqnr_db is not None else 0.0

@@ -62,9 +62,7 @@ class Toolchain(Protocol):
         """Return a quantizer with the rules of a project that leaves layers as they are written."""
         ...
 
-    def qat_model(
-        self, floating: torch.fx.GraphModule, project: Project, folder: Path, /
-    ) -> QatModel:
+    def qat_model(self, floating: torch.fx.GraphModule, project: Project, folder: Path, /) -> QatModel:
         """Return the float program, which is changed, with fake quantization, for training.
 
         Raises:
@@ -72,9 +70,7 @@ class Toolchain(Protocol):
         """
         ...
 
-    def float_module(
-        self, context: StageContext, /
-    ) -> AbstractContextManager[torch.fx.GraphModule]:
+    def float_module(self, context: StageContext, /) -> AbstractContextManager[torch.fx.GraphModule]:
         """Yield the float program's module for preparation."""
         ...
 
@@ -82,9 +78,7 @@ class Toolchain(Protocol):
         """Return the module with the quantizer's observers; the argument may be changed."""
         ...
 
-    def convert(
-        self, module: torch.fx.GraphModule, /, *, fold: bool = True
-    ) -> torch.fx.GraphModule:
+    def convert(self, module: torch.fx.GraphModule, /, *, fold: bool = True) -> torch.fx.GraphModule:
         """Return the quantized module of a module with observers, which is consumed.
 
         Without ``fold``, weights stay float and are quantized at every run.
@@ -95,9 +89,7 @@ class Toolchain(Protocol):
         """Return the memory of a prepared module's values; None if the compiler determines it."""
         ...
 
-    def known_differences(
-        self, context: StageContext, converted: torch.fx.GraphModule, /
-    ) -> list[str]:
+    def known_differences(self, context: StageContext, converted: torch.fx.GraphModule, /) -> list[str]:
         """Return the known differences between the device and the quantized module, as sentences.
 
         They are known before compilation; empty if the results are equal.
@@ -178,9 +170,13 @@ class DeviceToolchain(CompilingToolchain, Protocol):
         ...
 
     def runtime_values(
-        self, module: torch.fx.GraphModule, inputs: tuple[torch.Tensor, ...],
-        outputs: list[torch.Tensor], integer_io: bool, /
-    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:  # fmt: skip
+        self,
+        module: torch.fx.GraphModule,
+        inputs: tuple[torch.Tensor, ...],
+        outputs: list[torch.Tensor],
+        integer_io: bool,
+        /,
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Return inputs and outputs of the module as the compiled program takes and gives them."""
         ...
 

@@ -119,17 +119,21 @@ class Case:
 _U55, _U85 = "ethos-u55-128", "ethos-u85-256"
 CASES: tuple[Case, ...] = (
     Case("convolutions", _Convolutions, (1, 3, 12, 12), _U55),
-    Case("convolutions a16w8", _Convolutions, (1, 3, 12, 12), _U55,
-         get_symmetric_a16w8_quantization_config),
-    Case("convolutions a8w4", _Convolutions, (1, 3, 12, 12), _U85,
-         partial(get_symmetric_a8w4_quantization_config, is_qat=False)),
+    Case("convolutions a16w8", _Convolutions, (1, 3, 12, 12), _U55, get_symmetric_a16w8_quantization_config),
+    Case(
+        "convolutions a8w4",
+        _Convolutions,
+        (1, 3, 12, 12),
+        _U85,
+        partial(get_symmetric_a8w4_quantization_config, is_qat=False),
+    ),
     Case("two delegates", _TwoDelegates, (1, 3, 8, 8), _U55),
     Case("attention", _Attention, (1, 6, 8), _U85),
     Case("U-Net", _Skips, (1, 3, 8, 8), _U55),
     Case("LSTM", _Recurrent, (1, 3, 4), _U85),
     Case("LSTM a16w8", _Recurrent, (1, 2, 4), _U85, get_symmetric_a16w8_quantization_config),
     Case("control flow", _Branches, (1, 3, 8, 8), _U85, has_branches=True),
-)  # fmt: skip
+)
 
 
 def prove(log: Callable[[str], None]) -> bool:

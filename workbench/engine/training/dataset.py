@@ -44,9 +44,7 @@ class TrainingDataset:
     the program does not support batches.
     """
 
-    def __init__(
-        self, context: StageContext, teacher: Program, student: Program, device: str
-    ) -> None:
+    def __init__(self, context: StageContext, teacher: Program, student: Program, device: str) -> None:
         samples = calibration_samples(context)
         self.name = samples.name
         self._all: list[Batch] = []
@@ -56,9 +54,7 @@ class TrainingDataset:
                 context.check_cancelled()
                 taken += sum(tensor.nbytes for tensor in sample.inputs)
                 if self._all and taken > AT_MOST_BYTES:
-                    context.log(
-                        f"Training uses the first {len(self._all)} samples (limit: 256 MiB)."
-                    )
+                    context.log(f"Training uses the first {len(self._all)} samples (limit: 256 MiB).")
                     break
                 inputs = tuple(tensor.to(device) for tensor in sample.inputs)
                 label = None if sample.label is None else torch.tensor([sample.label])
@@ -74,9 +70,7 @@ class TrainingDataset:
         self.kept = self._all[::_KEPT_EVERY] if splits else self._all
         self.used = [b for i, b in enumerate(self._all) if i % _KEPT_EVERY or not splits]
         self.held_out = len(self.kept) if splits else 0
-        self.one_by_one = not all(
-            _takes_batches(program, self._all) for program in (teacher, student)
-        )
+        self.one_by_one = not all(_takes_batches(program, self._all) for program in (teacher, student))
 
     def batches(self, size: int, seed: int, epoch: int) -> Iterator[Batch]:
         """Yield the training samples in an order determined by seed and epoch."""

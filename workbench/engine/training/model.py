@@ -39,11 +39,7 @@ if TYPE_CHECKING:
 
 # Argument indices: running mean and variance, training, momentum, epsilon.
 _STATISTICS = (3, 4)
-_SHAPING = (
-    torch.ops.aten.view.default,
-    torch.ops.aten.view_copy.default,
-    torch.ops.aten.reshape.default,
-)
+_SHAPING = (torch.ops.aten.view.default, torch.ops.aten.view_copy.default, torch.ops.aten.reshape.default)
 _TRAINS, _MOMENTUM, _EPSILON = 5, 6, 7
 _WEIGHT_OBSERVERS = (PerChannelMinMaxObserver, MovingAverageMinMaxObserver)
 # torch.ao's default moving-average constant.
@@ -64,23 +60,19 @@ class QatModel:
         with acceleration("norm-patterns"):
             self.module = prepare_qat_pt2e(floating, quantizer)
         take_batches(self.module)
-        rounding = self._rounding = [
-            m for m in self.module.modules() if isinstance(m, FakeQuantize)
-        ]
+        rounding = self._rounding = [m for m in self.module.modules() if isinstance(m, FakeQuantize)]
         if not rounding:
             raise unrounded()
         self._activations = [m for m in rounding if isinstance(m, FusedMovingAvgObsFakeQuantize)]
         self._weights = [
-            m for m in rounding
-            if m not in self._activations
-            and isinstance(m.activation_post_process, _WEIGHT_OBSERVERS)
-        ]  # fmt: skip
+            m
+            for m in rounding
+            if m not in self._activations and isinstance(m.activation_post_process, _WEIGHT_OBSERVERS)
+        ]
         self._norms = list(norms_of(self.module))
         self._statistics = self._own_norms(norms)
         # Preparing traces again: parameters share memory under other names.
-        self.parameters = {
-            mine[t.data_ptr()]: t for t in self.module.parameters() if t.data_ptr() in mine
-        }
+        self.parameters = {mine[t.data_ptr()]: t for t in self.module.parameters() if t.data_ptr() in mine}
         for parameter in self.parameters.values():
             parameter.requires_grad_(parameter.is_floating_point())
         self.module.register_forward_pre_hook(self._forget_weights)
@@ -100,8 +92,7 @@ class QatModel:
                 code="training-batch-norm-not-supported",
             )
         for node, args in zip(self._norms, norms, strict=True):
-            node.args = (*node.args[:_MOMENTUM], *args[_MOMENTUM : _EPSILON + 1],
-                         *node.args[_EPSILON + 1 :])  # fmt: skip
+            node.args = (*node.args[:_MOMENTUM], *args[_MOMENTUM : _EPSILON + 1], *node.args[_EPSILON + 1 :])
             for argument in _STATISTICS:
                 norm_buffers[str(args[argument].target)] = buffers[str(node.args[argument].target)]
         self.module.recompile()
@@ -123,9 +114,7 @@ class QatModel:
             if count is None:
                 continue
             with self.module.graph.inserting_after(node):
-                alike = self.module.graph.call_function(
-                    _alike, (node, count, self._clustered[name])
-                )
+                alike = self.module.graph.call_function(_alike, (node, count, self._clustered[name]))
             for user in [user for user in node.users if user is not alike]:
                 user.replace_input_with(node, alike)
         self.module.recompile()
@@ -248,9 +237,7 @@ class EmulatedQatModel(QatModel):
             take_batches(module)
         self._norms = list(norms_of(self.module))
         buffers = dict(self.module.named_buffers())
-        targets = [
-            str(node.args[at].target) for node in self._norms for at in _STATISTICS_ARGUMENTS
-        ]
+        targets = [str(node.args[at].target) for node in self._norms for at in _STATISTICS_ARGUMENTS]
         self._statistics = {name: buffers[name] for name in targets}
         self.parameters = dict(self.module.named_parameters())
         for parameter in self.parameters.values():
@@ -264,11 +251,7 @@ class EmulatedQatModel(QatModel):
         """Enable or freeze the updates of batch-norm statistics."""
         del observes
         for node in self._norms:
-            node.args = (
-                *node.args[:_TRAINS_ARGUMENT],
-                normalizes,
-                *node.args[_TRAINS_ARGUMENT + 1 :],
-            )
+            node.args = (*node.args[:_TRAINS_ARGUMENT], normalizes, *node.args[_TRAINS_ARGUMENT + 1 :])
         self.module.recompile()
 
     def see(self, batches: Iterable[tuple[torch.Tensor, ...]]) -> None:

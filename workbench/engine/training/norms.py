@@ -78,9 +78,7 @@ def _give_weights(module: torch.fx.GraphModule, norm: torch.fx.Node) -> None:
             norm.update_arg(index, own)
 
 
-def _fold(
-    module: torch.fx.GraphModule, norm: torch.fx.Node, linear: torch.fx.Node
-) -> Weights | None:
+def _fold(module: torch.fx.GraphModule, norm: torch.fx.Node, linear: torch.fx.Node) -> Weights | None:
     """Fold a batch norm into a linear; None if either is used twice or lacks a bias."""
     if linear.target is not _LINEAR or len(linear.users) > 1 or linear.meta["val"].dim() != 2:
         return None

@@ -41,11 +41,7 @@ class TrainingFunction(Protocol):
     """
 
     def __call__(
-        self,
-        model: torch.nn.Module,
-        batches: Iterable[Batch],
-        optimizer: torch.optim.Optimizer,
-        /,
+        self, model: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer, /
     ) -> float:
         """Train for one epoch."""
         ...
@@ -66,9 +62,7 @@ def optimizer_of(
             assert_never(name)
 
 
-def training_function_of(
-    function: str | None, folder: Path, options: TrainingOptions
-) -> TrainingFunction:
+def training_function_of(function: str | None, folder: Path, options: TrainingOptions) -> TrainingFunction:
     """Return the user's function if there is one, else distillation.
 
     Raises:
@@ -79,9 +73,7 @@ def training_function_of(
     reference = callable_reference(function, folder, OPTION)
     own = user_code.load_callable(reference, OPTION)
 
-    def train(
-        model: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
-    ) -> float:
+    def train(model: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer) -> float:
         try:
             loss = own(model, batches, optimizer)
         except (Cancelled, WorkbenchError):
@@ -93,8 +85,7 @@ def training_function_of(
             loss = loss.item()
         if isinstance(loss, bool) or not isinstance(loss, int | float):
             raise failure(
-                f"{reference.attribute} returned {type(loss).__name__}, not the mean loss of "
-                "the epoch.",
+                f"{reference.attribute} returned {type(loss).__name__}, not the mean loss of the epoch.",
                 "Return a number.",
                 Place(kind="option", id=OPTION),
                 code="training-loss-invalid",
@@ -107,16 +98,12 @@ def training_function_of(
 def _distillation(loss: LossId) -> TrainingFunction:
     error = _LOSSES[loss]
 
-    def train(
-        model: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer
-    ) -> float:
+    def train(model: torch.nn.Module, batches: Iterable[Batch], optimizer: torch.optim.Optimizer) -> float:
         total, count = 0.0, 0
         for batch in batches:
             pairs = [
                 (mine, target)
-                for mine, target in zip(
-                    tensors_of(model(*batch.inputs)), batch.targets, strict=True
-                )
+                for mine, target in zip(tensors_of(model(*batch.inputs)), batch.targets, strict=True)
                 if target.is_floating_point()
             ]
             value = torch.stack([error(*pair) for pair in pairs]).mean()
@@ -145,10 +132,7 @@ def _kl(mine: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     return functional.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1).mean()
 
 
-_LOSSES: dict[LossId, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "mse": _mse,
-    "kl": _kl,
-}
+_LOSSES: dict[LossId, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"mse": _mse, "kl": _kl}
 
 
 FILE = "checkpoint.safetensors"
@@ -188,8 +172,7 @@ def load_checkpoint(
         if known:
             # A count of steps stays on the CPU, as torch's optimisers keep it.
             optimizer.state[parameter] = {
-                name: value.to(parameter.device) if value.dim() else value
-                for name, value in known.items()
+                name: value.to(parameter.device) if value.dim() else value for name, value in known.items()
             }
     return result
 

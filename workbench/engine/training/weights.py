@@ -58,11 +58,7 @@ def put_weights(module: torch.fx.GraphModule, weights: Weights) -> None:
             mine = operator.attrgetter(name)(module)
         except AttributeError:
             mine = None
-        if (
-            not isinstance(mine, torch.Tensor)
-            or mine.shape != value.shape
-            or mine.dtype != value.dtype
-        ):
+        if not isinstance(mine, torch.Tensor) or mine.shape != value.shape or mine.dtype != value.dtype:
             raise failure(
                 f"The trained weights belong to another model: {name} does not match.",
                 "Train again, or use the model's own weights.",

@@ -16,19 +16,8 @@ from workbench.ids import PresetId, StageId, TargetId
 from workbench.project.configs import FormatConfig, PluginConfig, QuantConfig
 from workbench.project.model import RuleKind, TargetChoice
 from workbench.targets.base import Choice, OptionSpec, Variant
-from workbench.targets.ethos_u.checks import (
-    check_flags,
-    check_memory,
-    check_own,
-    check_values,
-    problem,
-)
-from workbench.targets.ethos_u.corrections import (
-    CORRECTIONS,
-    corrections_off,
-    is_wanted,
-    switched_off,
-)
+from workbench.targets.ethos_u.checks import check_flags, check_memory, check_own, check_values, problem
+from workbench.targets.ethos_u.corrections import CORRECTIONS, corrections_off, is_wanted, switched_off
 from workbench.targets.ethos_u.devices import (
     CONFIGS_BY_NAME,
     ETRECORD,
@@ -116,18 +105,22 @@ class EthosU:
     id: TargetId = "ethos-u"
     title: str = "Arm Ethos-U"
     variants: tuple[Variant, ...] = tuple(
-        Variant(
-            f"ethos-{f.name}-{macs}",
-            f"Ethos-{f.name.upper()}, {macs} MACs",
-            f"Ethos-{f.name.upper()}",
-        )
+        Variant(f"ethos-{f.name}-{macs}", f"Ethos-{f.name.upper()}, {macs} MACs", f"Ethos-{f.name.upper()}")
         for f in FAMILIES
         for macs in f.macs
     )
     stages: tuple[StageId, ...] = (
-        "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
-        "verify", "run", "package",
-    )  # fmt: skip
+        "import_model",
+        "export",
+        "prepare",
+        "calibrate",
+        "convert",
+        "evaluate",
+        "lower",
+        "verify",
+        "run",
+        "package",
+    )
     toolchain: str = "workbench.engine.ethos_u.toolchain"
     estimator: str = "workbench.engine.ethos_u.estimate:estimate"
     emulation: str = ""
@@ -144,17 +137,24 @@ class EthosU:
         configs, modes = _memory_choices(choice.id, current, _readable_ini(choice, folder))
         return (
             OptionSpec(
-                "system_config", "System configuration",
-                "Clock and memory bandwidths that Vela assumes.", "choice",
-                family.system_config, configs,
+                "system_config",
+                "System configuration",
+                "Clock and memory bandwidths that Vela assumes.",
+                "choice",
+                family.system_config,
+                configs,
             ),
             OptionSpec(
-                "memory_mode", "Memory mode", "Memory of weights and tensors.", "choice",
-                family.memory_mode, modes,
+                "memory_mode",
+                "Memory mode",
+                "Memory of weights and tensors.",
+                "choice",
+                family.memory_mode,
+                modes,
             ),
             *_PLAIN,
             *EXTRAS,
-        )  # fmt: skip
+        )
 
     def complete(self, choice: TargetChoice, folder: Path | None = None) -> TargetChoice:
         """Return the choice with every option filled in and invalid values replaced.
@@ -209,9 +209,7 @@ class EthosU:
         variants = [v.id for v in self.variants]
         if choice.id not in variants:
             hint = f"Known: {', '.join(variants)}."
-            return [
-                problem("target.id", f"Unknown device {choice.id}.", hint, code="device-unknown")
-            ]
+            return [problem("target.id", f"Unknown device {choice.id}.", hint, code="device-unknown")]
         own = choice.options.get(OWN_INI_OPTION)
         memory = check_own(choice, folder) if own else check_memory(choice)
         return [*memory, *check_values(choice), *check_flags(choice)]
@@ -229,13 +227,9 @@ class EthosU:
             return _integers_refusal(config, kind)
         if isinstance(config, FormatConfig):
             return "Number formats are only emulated; no Ethos-U supports them."
-        return (
-            "Ethos-U needs calibrated ranges; it does not support dynamic ranges." if config else ""
-        )
+        return "Ethos-U needs calibrated ranges; it does not support dynamic ranges." if config else ""
 
-    def warnings(
-        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
-    ) -> list[str]:
+    def warnings(self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]) -> list[str]:
         """Return known problems of these operators with the config."""
         if not isinstance(config, QuantConfig) or config.activation.dtype != "int16":
             return []
@@ -247,9 +241,13 @@ class EthosU:
         return infos
 
     def forecast(
-        self, choice: TargetChoice, graph: GraphSnapshot, wide: Collection[str],
-        narrow: Collection[str], integer: Collection[str] = (),
-    ) -> list[ErrorInfo]:  # fmt: skip
+        self,
+        choice: TargetChoice,
+        graph: GraphSnapshot,
+        wide: Collection[str],
+        narrow: Collection[str],
+        integer: Collection[str] = (),
+    ) -> list[ErrorInfo]:
         """Return the reasons for rejecting a whole program, and which corrections are off."""
         off = {row.id for row in CORRECTIONS if not is_wanted(row.id, choice.options)}
         infos = list[ErrorInfo]()
@@ -286,9 +284,7 @@ class EthosU:
 def _integers_refusal(config: QuantConfig, kind: RuleKind) -> str:
     """Return why no Ethos-U supports the integer types; "" if one does."""
     if config.activation.dtype == "uint8" and kind != "io":
-        return (
-            "Ethos-U computes in signed integers; uint8 is supported for inputs and outputs only."
-        )
+        return "Ethos-U computes in signed integers; uint8 is supported for inputs and outputs only."
     if config.activation.dtype == "int16" and not config.activation.symmetric:
         return "16-bit activations must be symmetric (zero point 0) on Ethos-U."
     if config.activation.dtype == "int16" and config.weight.bits == 4:

@@ -80,21 +80,23 @@ def check_own(choice: TargetChoice, folder: Path | None) -> list[ErrorInfo]:
     if mode not in modes:
         hint = f"It has {', '.join(modes)}." if modes else "Its arena must be in Sram or Dram."
         what = f"The .ini has no memory mode {mode or 'without a name'} that fits {config}."
-        return [
-            problem(
-                "target.options.memory_mode", what, hint, code="vela-config-memory-mode-missing"
-            )
-        ]
+        return [problem("target.options.memory_mode", what, hint, code="vela-config-memory-mode-missing")]
     return []
 
 
 def check_values(choice: TargetChoice) -> list[ErrorInfo]:
     """Return a problem for every option that is unknown, of a wrong type or out of range."""
     known = {
-        "system_config": str, "memory_mode": str, "integer_io": bool, "optimise": str,
-        "arena_cache_bytes": int, "extra_flags": str, OWN_INI_OPTION: str,
-        EXTERNAL_WEIGHTS: bool, ETRECORD: bool,
-    }  # fmt: skip
+        "system_config": str,
+        "memory_mode": str,
+        "integer_io": bool,
+        "optimise": str,
+        "arena_cache_bytes": int,
+        "extra_flags": str,
+        OWN_INI_OPTION: str,
+        EXTERNAL_WEIGHTS: bool,
+        ETRECORD: bool,
+    }
     faults: list[tuple[str, str, str]] = []
     for name, value in choice.options.items():
         if name in EXTRAS_BY_NAME:
@@ -112,8 +114,7 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
         faults.append(("arena_cache_bytes", message, "vela-arena-cache-out-of-range"))
     extras = [(*wrong, "target-option-invalid") for wrong in wrong_extras(choice.options)]
     return [
-        problem(f"target.options.{name}", message, code=code)
-        for name, message, code in [*faults, *extras]
+        problem(f"target.options.{name}", message, code=code) for name, message, code in [*faults, *extras]
     ]
 
 

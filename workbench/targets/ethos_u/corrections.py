@@ -147,9 +147,7 @@ def wanted_corrections(
     options: Mapping[str, JsonValue], facet: Facet | None = None
 ) -> tuple[Correction, ...]:
     """Return the corrections that the options of a target leave on, of one facet or of both."""
-    return tuple(
-        row for row in CORRECTIONS if facet in {None, row.facet} and is_wanted(row.id, options)
-    )
+    return tuple(row for row in CORRECTIONS if facet in {None, row.facet} and is_wanted(row.id, options))
 
 
 def switched_off(options: Mapping[str, JsonValue], facet: Facet) -> list[JsonValue]:
@@ -175,9 +173,7 @@ def corrections_off(options: Mapping[str, JsonValue]) -> Iterator[ErrorInfo]:
 _TOOLS_FAILED = {"unexpected", "preparing-failed", "lowering-failed", "vela-compile-failed"}
 
 
-def with_switches(
-    infos: tuple[ErrorInfo, ...], options: Mapping[str, JsonValue]
-) -> tuple[ErrorInfo, ...]:
+def with_switches(infos: tuple[ErrorInfo, ...], options: Mapping[str, JsonValue]) -> tuple[ErrorInfo, ...]:
     """Return the problems of a stage; failures of the tools name the corrections that are off.
 
     Args:

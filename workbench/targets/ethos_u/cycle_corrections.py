@@ -51,8 +51,7 @@ CYCLE_CORRECTIONS: tuple[CycleCorrection, ...] = (
         "Vela 5.1.0, regor/architecture/ethosu55/ethos_u55_performance.cpp, "
         "EstimateMacCyclesPerBlock, against vela/npu_performance.py of the same release; the "
         "estimate for U85 has the same factor.",
-        "An average over 25 x 5 pixels of 64 channels, RA8P1: 5,629 cycles as Vela says, "
-        "2,197 corrected.",
+        "An average over 25 x 5 pixels of 64 channels, RA8P1: 5,629 cycles as Vela says, 2,197 corrected.",
     ),
     CycleCorrection(
         WEIGHTS_LOADED,

@@ -39,18 +39,17 @@ class SystemConfig:
 
 FAMILIES: tuple[Family, ...] = (
     Family(
-        "u55", (32, 64, 128, 256), "Ethos_U55_High_End_Embedded", "Shared_Sram",
-        "TOSA-1.0+INT+int16+int4+u55",
+        "u55", (32, 64, 128, 256), "Ethos_U55_High_End_Embedded", "Shared_Sram", "TOSA-1.0+INT+int16+int4+u55"
     ),
+    Family("u65", (256, 512), "Ethos_U65_High_End", "Dedicated_Sram_384KB", "TOSA-1.0+INT+int16+int4+u55"),
     Family(
-        "u65", (256, 512), "Ethos_U65_High_End", "Dedicated_Sram_384KB",
-        "TOSA-1.0+INT+int16+int4+u55",
-    ),
-    Family(
-        "u85", (128, 256, 512, 1024, 2048), "Ethos_U85_SYS_DRAM_Mid", "Dedicated_Sram_384KB",
+        "u85",
+        (128, 256, 512, 1024, 2048),
+        "Ethos_U85_SYS_DRAM_Mid",
+        "Dedicated_Sram_384KB",
         "TOSA-1.0+INT+int16+int4+cf",
     ),
-)  # fmt: skip
+)
 
 SYSTEM_CONFIGS: tuple[SystemConfig, ...] = (
     SystemConfig("Ethos_U55_High_End_Embedded", 500_000_000, "flash"),
@@ -80,16 +79,36 @@ MEMORY_MODES: Mapping[str, str] = {
 EXTERNAL_WEIGHTS = "external_weights"
 # The option that writes what the Inspector of ExecuTorch needs beside the program.
 ETRECORD = "etrecord"
-DEPRECATED_FLAGS = frozenset({
-    "--debug-force-regor", "--disable-chaining", "--disable-fwd", "--disable-cascading",
-    "--disable-buffering", "--disable-ifm-reuse", "--verbose-operators", "--verbose-packing",
-    "--verbose-tensor-purpose", "--verbose-progress", "--max-block-dependency",
-    "--recursion-limit", "--timing", "--hillclimb-max-iterations",
-})  # fmt: skip
-RESERVED_FLAGS = frozenset({
-    "--accelerator-config", "--output-format", "--config", "--system-config", "--memory-mode",
-    "--output-dir", "--optimise", "--arena-cache-size",
-})  # fmt: skip
+DEPRECATED_FLAGS = frozenset(
+    {
+        "--debug-force-regor",
+        "--disable-chaining",
+        "--disable-fwd",
+        "--disable-cascading",
+        "--disable-buffering",
+        "--disable-ifm-reuse",
+        "--verbose-operators",
+        "--verbose-packing",
+        "--verbose-tensor-purpose",
+        "--verbose-progress",
+        "--max-block-dependency",
+        "--recursion-limit",
+        "--timing",
+        "--hillclimb-max-iterations",
+    }
+)
+RESERVED_FLAGS = frozenset(
+    {
+        "--accelerator-config",
+        "--output-format",
+        "--config",
+        "--system-config",
+        "--memory-mode",
+        "--output-dir",
+        "--optimise",
+        "--arena-cache-size",
+    }
+)
 
 FAMILIES_BY_NAME = {family.name: family for family in FAMILIES}
 CONFIGS_BY_NAME = {config.name: config for config in SYSTEM_CONFIGS}

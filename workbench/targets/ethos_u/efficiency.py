@@ -121,9 +121,7 @@ def _key(operation: VelaOperation) -> tuple[str, str]:
     return operation.name, operation.module
 
 
-def _with_limit(
-    operation: VelaOperation, device: str, parts: Counter[tuple[str, str]]
-) -> VelaOperation:
+def _with_limit(operation: VelaOperation, device: str, parts: Counter[tuple[str, str]]) -> VelaOperation:
     inside, outside = _ports(device)
     macs = operation.macs if operation.weight_bytes else 0
     # Every part of a convolution has the shapes of the whole.
@@ -136,9 +134,7 @@ def _with_limit(
     ideal = min(ideal, operation.cycles)
     efficiency = _ratio(ideal, operation.cycles)
     cause = _cause(operation, count) if efficiency < _LOW else ""
-    return operation.model_copy(
-        update={"ideal_cycles": ideal, "efficiency": efficiency, "cause": cause}
-    )
+    return operation.model_copy(update={"ideal_cycles": ideal, "efficiency": efficiency, "cause": cause})
 
 
 def _ratio(ideal: int, cycles: int) -> float:

@@ -29,15 +29,38 @@ _CONVOLUTIONS = ("conv2d", "convolution")
 # Folded into the convolution, or removed.
 _FOLDED = ("batch_norm", "dropout", "dropout_")
 _IN_32_BITS = (
-    "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "rsub", "pow", "maximum",
-    "minimum", "abs", "mean", "sum",
-)  # fmt: skip
+    "add",
+    "add_",
+    "sub",
+    "sub_",
+    "mul",
+    "mul_",
+    "div",
+    "div_",
+    "rsub",
+    "pow",
+    "maximum",
+    "minimum",
+    "abs",
+    "mean",
+    "sum",
+)
 # Decomposed into several operators that read the value, one of them in 32 bits.
 _PRODUCTS = ("matmul", "bmm")
 _SHAPING = (
-    "view", "reshape", "transpose", "permute", "t", "expand", "unsqueeze", "squeeze", "flatten",
-    "contiguous", "clone", "dropout",
-)  # fmt: skip
+    "view",
+    "reshape",
+    "transpose",
+    "permute",
+    "t",
+    "expand",
+    "unsqueeze",
+    "squeeze",
+    "flatten",
+    "contiguous",
+    "clone",
+    "dropout",
+)
 _CONTROL_FLOW = ("cond", "while_loop")
 _READING_TWICE = ("softmax", "_softmax", "log_softmax", "_log_softmax", "layer_norm", "var")
 
@@ -81,9 +104,7 @@ WIDE_TRANSPOSED = Refused(
 )
 
 
-def operator_refusals(
-    graph: GraphSnapshot, nodes: Collection[str], refused: Refused
-) -> Iterator[ErrorInfo]:
+def operator_refusals(graph: GraphSnapshot, nodes: Collection[str], refused: Refused) -> Iterator[ErrorInfo]:
     """Yield the operators that are rejected in any context, with a remedy.
 
     Args:
@@ -118,9 +139,7 @@ def convolution_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterato
         )
 
 
-def convolutions_read_often(
-    graph: GraphSnapshot, wide: Collection[str]
-) -> Iterator[tuple[str, str]]:
+def convolutions_read_often(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the convolutions that Vela would reject, with the operator that causes it.
 
     Args:
@@ -163,9 +182,7 @@ def product_refusals(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[Er
         )
 
 
-def values_read_again(
-    graph: GraphSnapshot, wide: Collection[str]
-) -> Iterator[tuple[str, str, str]]:
+def values_read_again(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """Yield a product, an earlier one, and the shared value that Vela would reject.
 
     Both products run on the CPU with NPU work in between. The shared value would pass through the

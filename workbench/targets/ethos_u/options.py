@@ -124,14 +124,8 @@ EXTRAS: tuple[OptionSpec, ...] = (
         ),
         group=ON_CPU,
     ),
-    *(
-        OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=GROUP)
-        for row in CORRECTIONS
-    ),
-    *(
-        OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=FASTER)
-        for row in REWRITES
-    ),
+    *(OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=GROUP) for row in CORRECTIONS),
+    *(OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=FASTER) for row in REWRITES),
 )
 EXTRAS_BY_NAME = {option.name: option for option in EXTRAS}
 FLAGS = {

@@ -74,8 +74,7 @@ REWRITES: tuple[Rewrite, ...] = (
     Rewrite(
         id=NORMS_AS_ONE,
         title="Compute other norms with one operation",
-        fault="A batch norm that can be taken into no layer costs four operations over the whole "
-        "tensor.",
+        fault="A batch norm that can be taken into no layer costs four operations over the whole tensor.",
         network="Conv1d(8, 8, 3, padding=1)(BatchNorm1d(8)(relu(Conv1d(12, 8, 3)(x))))",
         instead="It is a convolution with one weight for each channel.",
         why_exact="An evaluated batch norm is a factor and a summand for each channel.",

@@ -145,17 +145,12 @@ def load(path: Path) -> VelaIni:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise failure(
-                f"{path.name} is too large for an .ini file.",
-                where=_where(),
-                code="vela-config-too-large",
+                f"{path.name} is too large for an .ini file.", where=_where(), code="vela-config-too-large"
             )
         text = read_limited(path, MAX_TEXT_BYTES).decode()
     except UnicodeDecodeError:
         raise failure(
-            f"{path.name} is not a text file.",
-            "Choose an .ini file.",
-            _where(),
-            code="vela-config-not-text",
+            f"{path.name} is not a text file.", "Choose an .ini file.", _where(), code="vela-config-not-text"
         ) from None
     except OSError as error:
         raise failure(
@@ -231,15 +226,24 @@ def _value(parser: configparser.ConfigParser, section: str, key: str) -> str | N
 
 
 def _values(
-    parser: configparser.ConfigParser, section: str, keys: tuple[str, ...], name: str,
+    parser: configparser.ConfigParser,
+    section: str,
+    keys: tuple[str, ...],
+    name: str,
     problems: list[ErrorInfo],
-) -> dict[str, str] | None:  # fmt: skip
+) -> dict[str, str] | None:
     """Return the keys of a section; None, with a problem added, if keys are missing."""
     try:
         values = {key: _value(parser, section, key) for key in keys}
     except KeyError as error:
-        problems.append(_problem(name, section, f"inherits from [{error.args[0]}], which is not "
-                                 "there, inherits from itself, or is too far away"))  # fmt: skip
+        problems.append(
+            _problem(
+                name,
+                section,
+                f"inherits from [{error.args[0]}], which is not "
+                "there, inherits from itself, or is too far away",
+            )
+        )
         return None
     missing = [key for key, value in values.items() if value is None]
     if missing:
@@ -300,8 +304,5 @@ def _is_positive(text: str) -> bool:
 
 def _problem(name: str, section: str, what: str) -> ErrorInfo:
     return ErrorInfo(
-        message=f"{name}: [{section}] {what}.",
-        hint=_HINT,
-        where=_where(),
-        code="vela-config-value-invalid",
+        message=f"{name}: [{section}] {what}.", hint=_HINT, where=_where(), code="vela-config-value-invalid"
     )

@@ -32,9 +32,7 @@ class Formats(Emulated):
     id: TargetId = "formats"
     title: str = "Number formats (emulated)"
     variants: tuple[Variant, ...] = (Variant("formats", "Number formats (emulated)"),)
-    stages: tuple[StageId, ...] = (
-        "import_model", "export", "prepare", "calibrate", "convert", "evaluate",
-    )  # fmt: skip
+    stages: tuple[StageId, ...] = ("import_model", "export", "prepare", "calibrate", "convert", "evaluate")
     toolchain: str = "workbench.engine.targets.formats.toolchain"
     emulation: str = EMULATED
     config_type: type[Config] = FormatConfig
@@ -74,9 +72,7 @@ class Formats(Emulated):
             return _format_refusal(config)
         return "This target supports number formats, not integer configs." if config else ""
 
-    def warnings(
-        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
-    ) -> list[str]:
+    def warnings(self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]) -> list[str]:
         """Return nothing: unsupported operands are rejected at run time."""
         del choice, config, operators
         return []

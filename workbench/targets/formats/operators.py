@@ -24,11 +24,7 @@ OPERATORS: dict[str, str] = {
     "aten.conv2d.padding": "conv2d",
     "aten.matmul.default": "matmul",
     "aten.bmm.default": "bmm",
-    **{
-        f"aten.{name}{place}.Tensor": name
-        for name in ("add", "sub", "mul")
-        for place in ("", "_")
-    },
+    **{f"aten.{name}{place}.Tensor": name for name in ("add", "sub", "mul") for place in ("", "_")},
     **{
         f"aten.{name}{place}.default": name
         for name in ("relu", "selu", "tanh", "gelu")
@@ -37,7 +33,7 @@ OPERATORS: dict[str, str] = {
     "aten.softplus.default": "softplus",
     "aten.div.Tensor": SOFTSIGN,
     **_NORMS,
-}  # fmt: skip
+}
 
 _DECOMPOSED = Reason("decomposed", "The program was decomposed; export it without decompositions.")
 # Why operators that are decompositions or fusions of these operations stay float.
@@ -52,7 +48,7 @@ FUSED: dict[str, Reason] = {
     "aten.native_layer_norm.default": _DECOMPOSED,
     "aten.native_group_norm.default": _DECOMPOSED,
     "aten._native_batch_norm_legit_no_training.default": _DECOMPOSED,
-}  # fmt: skip
+}
 NOT_IN_TABLE = Reason("not-in-table", "It is not an operation in MASE's table.")
 UNRULED = Reason("no-rule", "No rule assigns a format to it.")
 

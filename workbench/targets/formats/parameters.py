@@ -79,9 +79,7 @@ class ParameterSpec:
 
     def _out_of_range(self, entries: Sequence[float]) -> str:
         low, high = self.least, self.most
-        wrong = [
-            v for v in entries if (low is not None and v < low) or (high is not None and v > high)
-        ]
+        wrong = [v for v in entries if (low is not None and v < low) or (high is not None and v > high)]
         if not wrong:
             return ""
         if high is None:
@@ -92,14 +90,10 @@ class ParameterSpec:
 def _is_number(value: Any, whole: bool) -> bool:
     if isinstance(value, bool):
         return False
-    return isinstance(value, int) or (
-        not whole and isinstance(value, float) and abs(value) < float("inf")
-    )
+    return isinstance(value, int) or (not whole and isinstance(value, float) and abs(value) < float("inf"))
 
 
-def read(
-    scheme: str, specs: Iterable[ParameterSpec], given: Mapping[str, Any], role: Role
-) -> dict[str, Any]:
+def read(scheme: str, specs: Iterable[ParameterSpec], given: Mapping[str, Any], role: Role) -> dict[str, Any]:
     """Return every parameter of a scheme under its own name, with defaults filled in.
 
     Names may be bare (``width``) or have MASE's prefix of the operand (``weight_width``), which

@@ -78,9 +78,7 @@ def parse(text: str, name: str) -> dict[str, Any]:
     tables = [parsed, *((passes.get(name) for name in _PASSES) if isinstance(passes, dict) else ())]
     args = next((table for table in tables if isinstance(table, dict) and "by" in table), None)
     if args is None:
-        raise failure(
-            'The pass_args have no "by".', 'Add by = "type".', place, code="pass-args-by-missing"
-        )
+        raise failure('The pass_args have no "by".', 'Add by = "type".', place, code="pass-args-by-missing")
     return dict(args)
 
 
@@ -102,9 +100,7 @@ def read_args(path: Path) -> dict[str, Any]:
             f"The file cannot be read: {error.strerror}.", where=place, code="pass-args-unreadable"
         ) from error
     except UnicodeDecodeError as error:
-        raise failure(
-            "The file is not a text file.", where=place, code="pass-args-not-text"
-        ) from error
+        raise failure("The file is not a text file.", where=place, code="pass-args-not-text") from error
     return parse(text, str(path))
 
 
@@ -141,25 +137,19 @@ def taken(project: Project, args: Mapping[str, Any], *, mase_compatible: bool) -
     return Imported(changed, tuple(reading.notes))
 
 
-def _assigned(
-    project: Project, way: str, key: str, config: FormatConfig | str, reading: _Reading
-) -> Project:
+def _assigned(project: Project, way: str, key: str, config: FormatConfig | str, reading: _Reading) -> Project:
     """Return the project with the rule of one entry; unsupported entries are noted."""
     if key == DEFAULT:
         return edits.assign(project, "global", "", config)
     if way == "regex_name" or (way == "name" and key.isidentifier()):
         return edits.assign(project, "pattern", key, config)
     if way == "name":
-        reading.note(
-            key, f"MASE's graph has no node {key!r}.", _NODE_NAMES, code="mase-node-unknown"
-        )
+        reading.note(key, f"MASE's graph has no node {key!r}.", _NODE_NAMES, code="mase-node-unknown")
     elif key in OPERATIONS:
         return edits.assign_many(project, "node_target", list(operators_of(key)), config)
     else:
         reading.note(
-            key,
-            f"Number formats are not emulated for the operation {key!r}.",
-            code="mase-operation-unknown",
+            key, f"Number formats are not emulated for the operation {key!r}.", code="mase-operation-unknown"
         )
     return project
 
@@ -172,9 +162,7 @@ class _Reading:
         self.notes: list[ErrorInfo] = []
         self._mase_compatible = mase_compatible
 
-    def note(
-        self, location: str, message: str, hint: str = "The entry is skipped.", *, code: str
-    ) -> None:
+    def note(self, location: str, message: str, hint: str = "The entry is skipped.", *, code: str) -> None:
         self.notes.append(ErrorInfo(message=message, hint=hint, where=_at(location), code=code))
 
     def config(self, key: str, entry: Any) -> FormatConfig | str | None:
@@ -184,9 +172,7 @@ class _Reading:
             self.note(key, f"{key!r} has no config.", code="mase-config-missing")
             return None
         for other in sorted(set(entry) - {"config"}):
-            self.note(
-                f"{key}.{other}", f"Unknown key {other!r} next to config.", code="mase-key-unknown"
-            )
+            self.note(f"{key}.{other}", f"Unknown key {other!r} next to config.", code="mase-key-unknown")
         name = config.get("name")
         if name in _NOTHING or config.get("bypass") is True:
             return "float"
@@ -203,9 +189,7 @@ class _Reading:
         known = {alias for p in spec.parameters for alias in (p.name, *p.aliases)}
         kept: dict[str, Any] = {}
         for given, value in config.items():
-            bare = next(
-                (given.removeprefix(p) for p in PREFIXES.values() if given.startswith(p)), ""
-            )
+            bare = next((given.removeprefix(p) for p in PREFIXES.values() if given.startswith(p)), "")
             if bare in known or given.startswith("data_out_"):
                 kept[given] = None if value in ("NA", "none", "None") else value
             elif given not in SILENT:
@@ -218,9 +202,8 @@ class _Reading:
             if role == "data" or any(other.startswith(PREFIXES[role]) for other in kept):
                 read(spec.name, spec.parameters, kept, role)
         return FormatConfig(
-            scheme=spec.name, parameters=kept,
-            mase_compatible=self._mase_compatible and spec.mase,
-        )  # fmt: skip
+            scheme=spec.name, parameters=kept, mase_compatible=self._mase_compatible and spec.mase
+        )
 
 
 def _inside(key: str, info: ErrorInfo) -> str:
@@ -303,9 +286,7 @@ def _by_type(project: Project, rules: Sequence[Rule], problems: list[ErrorInfo])
         if operation is None:
             problems.append(
                 _problem(
-                    rule,
-                    f"{rule.match} is not an operation in MASE's table.",
-                    code="mase-operation-unknown",
+                    rule, f"{rule.match} is not an operation in MASE's table.", code="mase-operation-unknown"
                 )
             )
             continue
@@ -316,9 +297,7 @@ def _by_type(project: Project, rules: Sequence[Rule], problems: list[ErrorInfo])
     return entries
 
 
-def _by_pattern(
-    project: Project, rules: Sequence[Rule], problems: list[ErrorInfo]
-) -> dict[str, Any]:
+def _by_pattern(project: Project, rules: Sequence[Rule], problems: list[ErrorInfo]) -> dict[str, Any]:
     """Return an entry per rule, strongest first: the first match wins in MASE."""
     entries: dict[str, Any] = {}
     for rule in rules:
@@ -343,9 +322,7 @@ def _entry(project: Project, rule: Rule | None, problems: list[ErrorInfo]) -> di
         return {"config": {"name": None}}
     if not isinstance(config, FormatConfig) or config.scheme not in _KEYS:
         label = config.scheme if isinstance(config, FormatConfig) else project.label_of(rule)
-        problems.append(
-            _problem(rule, f"MASE's quantize pass has no {label}.", code="mase-format-missing")
-        )
+        problems.append(_problem(rule, f"MASE's quantize pass has no {label}.", code="mase-format-missing"))
         return {}
     try:
         return {"config": {"name": config.scheme, **_parameters(config)}}
@@ -368,13 +345,10 @@ def _parameters(config: FormatConfig) -> dict[str, Any]:
         given = read(spec.name, spec.parameters, config.parameters, role)
         for name in _KEYS[spec.name]:
             value = given[name]
-            parameters[f"{PREFIXES[role]}{name}"] = (
-                list(value) if isinstance(value, tuple) else value
-            )
+            parameters[f"{PREFIXES[role]}{name}"] = list(value) if isinstance(value, tuple) else value
         own = {
-            name: names[name.removeprefix(PREFIXES[role])]
-            for name in more if name.startswith(PREFIXES[role])
-        }  # fmt: skip
+            name: names[name.removeprefix(PREFIXES[role])] for name in more if name.startswith(PREFIXES[role])
+        }
         parameters |= {name: given[bare] for name, bare in own.items()}
         _refuse_lost(spec, given, {*_KEYS[spec.name], *own.values(), *_elsewhere(spec, more)})
     return {**parameters, **_outputs(config)}
@@ -404,8 +378,7 @@ def _outputs(config: FormatConfig) -> dict[str, Any]:
         )
     if config.scheme == "logicnets" and not outputs:
         raise failure(
-            f"MASE's logicnets needs {_OUT}width and {_OUT}frac_width.",
-            code="mase-output-format-missing",
+            f"MASE's logicnets needs {_OUT}width and {_OUT}frac_width.", code="mase-output-format-missing"
         )
     return outputs
 

@@ -31,9 +31,16 @@ class Nnpa(Emulated):
     title: str = "IBM Telum II NNPA (emulated, exported as ONNX)"
     variants: tuple[Variant, ...] = (Variant("nnpa", "IBM Telum II NNPA (z17)"),)
     stages: tuple[StageId, ...] = (
-        "import_model", "export", "prepare", "calibrate", "convert", "evaluate", "lower",
-        "verify", "package",
-    )  # fmt: skip
+        "import_model",
+        "export",
+        "prepare",
+        "calibrate",
+        "convert",
+        "evaluate",
+        "lower",
+        "verify",
+        "package",
+    )
     toolchain: str = "workbench.engine.targets.nnpa.toolchain"
     emulation: str = EMULATED
     config_type: type[Config] = DynamicConfig
@@ -95,9 +102,7 @@ class Nnpa(Emulated):
             return ""
         return "NNPA supports int8 with dynamic ranges (int8-dyn), or float."
 
-    def warnings(
-        self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]
-    ) -> list[str]:
+    def warnings(self, choice: TargetChoice, config: AnyConfig | None, operators: Sequence[str]) -> list[str]:
         """Return warnings for the combination of options and rule."""
         del operators
         if config is None:

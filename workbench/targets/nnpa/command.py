@@ -56,10 +56,17 @@ def arguments(
         config: The exclusion file; "" for none.
     """
     return [
-        "-O3", f"--{emit}", f"-march={MACHINE}", "-maccel=NNPA", f"--mtriple={TRIPLE}",
-        *quantization_flags(options), *([f"--config-file={config}"] if config else []),
-        "-o", model.removesuffix(".onnx"), model,
-    ]  # fmt: skip
+        "-O3",
+        f"--{emit}",
+        f"-march={MACHINE}",
+        "-maccel=NNPA",
+        f"--mtriple={TRIPLE}",
+        *quantization_flags(options),
+        *([f"--config-file={config}"] if config else []),
+        "-o",
+        model.removesuffix(".onnx"),
+        model,
+    ]
 
 
 def command(model: str, options: Mapping[str, JsonValue], config: str = "") -> str:
@@ -69,10 +76,17 @@ def command(model: str, options: Mapping[str, JsonValue], config: str = "") -> s
 
 def container_command(model: str, options: Mapping[str, JsonValue]) -> str:
     """Return the command line of IBM's container, which writes a library beside the model."""
-    flags = shlex.join([
-        "--EmitLib", "--O3", f"-march={MACHINE}", f"--mtriple={TRIPLE}", "--maccel=NNPA",
-        *quantization_flags(options), model,
-    ])  # fmt: skip
+    flags = shlex.join(
+        [
+            "--EmitLib",
+            "--O3",
+            f"-march={MACHINE}",
+            f"--mtriple={TRIPLE}",
+            "--maccel=NNPA",
+            *quantization_flags(options),
+            model,
+        ]
+    )
     return f'docker run --rm -v "$PWD":/workdir:z {ZDLC_IMAGE} {flags}'
 
 
@@ -86,13 +100,17 @@ def exclusions(unquantized: Sequence[str], on_cpu: Sequence[str]) -> str:
         on_cpu: Names of operations that run on the CPU.
     """
     entries = [
-        {"pattern": {"match": {"node_type": kind, "onnx_node_name": f".*{re.escape(name)}.*"},
-                     "rewrite": rewrite}}
+        {
+            "pattern": {
+                "match": {"node_type": kind, "onnx_node_name": f".*{re.escape(name)}.*"},
+                "rewrite": rewrite,
+            }
+        }
         for names, kind, rewrite in (
             # A product fused with an addition only checks the second of these.
             (on_cpu, "onnx.*", {"device": "cpu", "quantize": False}),
             (unquantized, "onnx.(MatMul|Gemm)", {"quantize": False}),
         )
         for name in names
-    ]  # fmt: skip
+    ]
     return json.dumps({"nnpa_ops_config": entries}, indent=2) + "\n" if entries else ""

@@ -65,10 +65,7 @@ OPTIONS = (
         "The arithmetic of the main figures; both are always measured.",
         "choice",
         "nnpa",
-        (
-            Choice("nnpa", "NNPA model (dlfloat16)"),
-            Choice("document", "Documented equations"),
-        ),
+        (Choice("nnpa", "NNPA model (dlfloat16)"), Choice("document", "Documented equations")),
     ),
 )
 

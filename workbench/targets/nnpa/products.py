@@ -20,8 +20,7 @@ LIMITS = (2097152, 1048576, 32768)
 
 COMPUTED = Reason(
     "computed-operand",
-    "Its second operand is computed: only products with constant weights are quantized. It stays "
-    "dlfloat16.",
+    "Its second operand is computed: only products with constant weights are quantized. It stays dlfloat16.",
 )
 TRANSPOSED = Reason(
     "gemm-transposed",
@@ -30,23 +29,15 @@ TRANSPOSED = Reason(
 )
 SCALED = Reason("gemm-scaled", "A Gemm with alpha or beta other than 1 is not quantized.")
 ONE_DIMENSION = Reason(
-    "one-dimension",
-    "An operand has one dimension; NNPA multiplies matrices. It runs on the CPU.",
+    "one-dimension", "An operand has one dimension; NNPA multiplies matrices. It runs on the CPU."
 )
 MATRIX_AND_STACK = Reason(
-    "matrix-and-stack",
-    "A matrix on the left with a stack on the right does not become an int8 product.",
+    "matrix-and-stack", "A matrix on the left with a stack on the right does not become an int8 product."
 )
-OTHER_STACKS = Reason(
-    "leading-dimensions", "The leading dimensions differ; such a product is not quantized."
-)
+OTHER_STACKS = Reason("leading-dimensions", "The leading dimensions differ; such a product is not quantized.")
 TOO_LARGE = Reason("too-large", "A dimension exceeds the limit of the accelerator.")
-STACK_AND_BIAS = Reason(
-    "stack-and-bias", "A stack of weights with a bias becomes a product in dlfloat16."
-)
-COMPUTED_BIAS = Reason(
-    "computed-bias", "The added operand is computed; then the product stays dlfloat16."
-)
+STACK_AND_BIAS = Reason("stack-and-bias", "A stack of weights with a bias becomes a product in dlfloat16.")
+COMPUTED_BIAS = Reason("computed-bias", "The added operand is computed; then the product stays dlfloat16.")
 SPLIT = Reason("split", "The compiler splits it, with a range per part; emulated with one range.")
 OPERATION_TYPES = Reason("operation-types", SILENT)
 ASYMMETRIC = Reason("asymmetric-weights", WHAT_IF)
@@ -153,8 +144,7 @@ _CONVOLUTION = Reason(
 )
 _RECURRENT = Reason("recurrent", "LSTM and GRU are never quantized; they stay dlfloat16.")
 _ATTENTION = Reason(
-    "attention",
-    "Its products have two computed operands: only products with constant weights are quantized.",
+    "attention", "Its products have two computed operands: only products with constant weights are quantized."
 )
 _EINSUM = Reason(
     "einsum",
@@ -164,9 +154,12 @@ _EINSUM = Reason(
 OTHER = Reason("other-operator", "Only MatMul and Gemm with constant weights are quantized.")
 
 _PARTS = {
-    "conv": _CONVOLUTION, "lstm": _RECURRENT, "gru": _RECURRENT,
-    "scaled_dot_product_attention": _ATTENTION, "einsum": _EINSUM,
-}  # fmt: skip
+    "conv": _CONVOLUTION,
+    "lstm": _RECURRENT,
+    "gru": _RECURRENT,
+    "scaled_dot_product_attention": _ATTENTION,
+    "einsum": _EINSUM,
+}
 
 
 def why_never(op: str) -> Reason:

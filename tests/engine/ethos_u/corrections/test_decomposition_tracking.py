@@ -42,8 +42,7 @@ def test_that_every_part_is_on_record_at_every_level(engine):
     ran(engine, made, "lower")
     levels = {"float": "export", "prepared": "prepare", "quantized": "convert", "edge": "lower"}
     graphs = {
-        level: GraphSnapshot.load(engine.path(made, stage) / GRAPH_FILE)
-        for level, stage in levels.items()
+        level: GraphSnapshot.load(engine.path(made, stage) / GRAPH_FILE) for level, stage in levels.items()
     }
     lineage = Lineage(graphs)
     for level in ("prepared", "quantized", "edge"):

@@ -23,10 +23,7 @@ class Chain(nn.Module):
 def tagged(model, x, partitioner):
     """Return the graph of a quantized model, with the marks of a partitioner, and its parts."""
     from executorch.backends.arm.ethosu import EthosUCompileSpec
-    from executorch.backends.arm.quantizer import (
-        EthosUQuantizer,
-        get_symmetric_quantization_config,
-    )
+    from executorch.backends.arm.quantizer import EthosUQuantizer, get_symmetric_quantization_config
     from executorch.exir import to_edge
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 

@@ -130,9 +130,7 @@ def test_that_scores_under_every_mask_are_those_of_the_model(name):
 def assert_masked(name):
     torch.manual_seed(0)
     module = Network(
-        lambda p, x, k: (
-            torch.softmax(MASKS[name](p[0](x) @ p[1](x).transpose(1, 2), k), -1) @ p[2](x)
-        ),
+        lambda p, x, k: torch.softmax(MASKS[name](p[0](x) @ p[1](x).transpose(1, 2), k), -1) @ p[2](x),
         nn.Linear(8, 8),
         nn.Linear(8, 8),
         nn.Linear(8, 8),
@@ -144,8 +142,7 @@ def assert_masked(name):
 def test_that_no_range_is_spanned_by_a_mask():
     torch.manual_seed(0)
     module = Network(
-        lambda p, x: torch.softmax(MASKS["-inf"](p[0](x) @ x.transpose(1, 2), None), -1),
-        nn.Linear(8, 8),
+        lambda p, x: torch.softmax(MASKS["-inf"](p[0](x) @ x.transpose(1, 2), None), -1), nn.Linear(8, 8)
     ).eval()
     made = project("networks.py:net")
     program = torch.export.export(module, (torch.randn(1, 6, 8),))

@@ -23,9 +23,7 @@ def test_that_a_correction_steps_aside_where_the_tools_have_another_source(monke
     assert correction_state(moved, {moved: False}) == "off"
 
 
-def test_that_a_correction_steps_aside_where_a_release_has_no_pass_to_insert_it_at(
-    monkeypatch, caplog
-):
+def test_that_a_correction_steps_aside_where_a_release_has_no_pass_to_insert_it_at(monkeypatch, caplog):
     monkeypatch.setattr(lowering, "ABSENT", {"after_tosa"})
     assert correction_state("padded_pools", {}) == "aside"
     assert CORRECTIONS_BY_ID["padded_pools"].title in caplog.text

@@ -80,9 +80,7 @@ def test_that_other_windows_are_left_as_they_are():
 
     image, signal = torch.randn(1, 2, 8, 8), torch.randn(1, 64)
     fold = torch.nn.functional.fold
-    overlapping = made(
-        lambda x: fold(x.reshape(1, 18, -1)[..., :9], (5, 5), 3), image.repeat(1, 9, 1, 1)
-    )
+    overlapping = made(lambda x: fold(x.reshape(1, 18, -1)[..., :9], (5, 5), 3), image.repeat(1, 9, 1, 1))
     assert "aten.col2im.default" in overlapping
     assert "aten.fft_fft.default" in made(lambda x: torch.fft.fft(x).abs(), signal)
     assert "aten.fft_rfft.default" in made(lambda x: torch.fft.rfft(x, n=32).abs(), signal)

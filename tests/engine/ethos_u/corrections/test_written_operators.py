@@ -77,10 +77,7 @@ RESIZED = {
 SELECTED = {
     "flip": (lambda x, _: x.flip(1, 3), [0]),
     "index_select": (lambda x, places: x.index_select(1, places), [7, 0, 1, 3]),
-    "rows": (
-        lambda x, places: x.flatten(1, 2).index_select(1, places),
-        [7 * n % 48 for n in range(40)],
-    ),
+    "rows": (lambda x, places: x.flatten(1, 2).index_select(1, places), [7 * n % 48 for n in range(40)]),
     "take": (lambda x, places: x.take(places).view(1, 3), [1, -2, 9]),
 }
 
@@ -160,9 +157,7 @@ def test_that_interpolations_of_the_small_devices_keep_their_values(name):
 
 def test_that_interpolations_that_every_device_has_are_left():
     for factor in (2, 4):
-        _, names = written(
-            lambda x, f=factor: functional.interpolate(x, scale_factor=f), is_small=True
-        )
+        _, names = written(lambda x, f=factor: functional.interpolate(x, scale_factor=f), is_small=True)
         assert "upsample_nearest2d" in names
 
 

@@ -56,9 +56,7 @@ def test_that_rows_of_any_size_keep_their_largest_value():
     assert torch.equal(made.gather(1, kept), rows.gather(1, kept))
     odd = torch.tensor([[INF, 2.0, NAN, -1.0]])
     expected = torch.tensor([[2.0, 2.0, NAN, -64 * 2 / 127]])
-    assert torch.equal(
-        quantize(odd, "scale_integer", {"width": 8}).nan_to_num(9.0), expected.nan_to_num(9.0)
-    )
+    assert torch.equal(quantize(odd, "scale_integer", {"width": 8}).nan_to_num(9.0), expected.nan_to_num(9.0))
 
 
 @pytest.mark.parametrize("scale", [1e-44, 1.0, 2e38])

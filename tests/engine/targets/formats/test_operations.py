@@ -18,9 +18,17 @@ from workbench.engine.targets.formats.signs import Tables, lutnet_linear
 
 pytestmark = pytest.mark.engine
 SPECIAL = {"flexround", "lutnet"}
-FLOAT = {"data_in_width": 8, "data_in_exponent_width": 4, "data_in_exponent_bias": 7,
-         "weight_width": 8, "weight_exponent_width": 4, "weight_exponent_bias": 7,
-         "bias_width": 8, "bias_exponent_width": 4, "bias_exponent_bias": 7}  # fmt: skip
+FLOAT = {
+    "data_in_width": 8,
+    "data_in_exponent_width": 4,
+    "data_in_exponent_bias": 7,
+    "weight_width": 8,
+    "weight_exponent_width": 4,
+    "weight_exponent_bias": 7,
+    "bias_width": 8,
+    "bias_exponent_width": 4,
+    "bias_exponent_bias": 7,
+}
 
 
 def scheme_of(case):
@@ -57,9 +65,12 @@ def test_that_a_mase_operation_gives_the_stored_numbers(case):
 def test_that_lut_tables_look_up_the_stored_numbers():
     stored = tensors(next(c for c in CASES if c["scheme"] == "lutnet"))
     tables = Tables(
-        stored["lut_w"].view(2, 8, 4), stored["mask"][:8], stored["input_mask"].view(8, 2),
-        stored["means"], stored["gamma"],
-    )  # fmt: skip
+        stored["lut_w"].view(2, 8, 4),
+        stored["mask"][:8],
+        stored["input_mask"].view(8, 2),
+        stored["means"],
+        stored["gamma"],
+    )
     y = lutnet_linear(stored["x"], tables, stored["b"])
     torch.testing.assert_close(y, stored["y"], rtol=1e-5, atol=1e-5)
 
@@ -67,32 +78,34 @@ def test_that_lut_tables_look_up_the_stored_numbers():
 def test_that_flexround_gives_the_stored_numbers():
     case = next(c for c in CASES if c["scheme"] == "flexround")
     stored = tensors(case)
-    params = {
-        "width": case["config"]["data_in_width"],
-        "frac_width": case["config"]["data_in_frac_width"],
-    }
+    params = {"width": case["config"]["data_in_width"], "frac_width": case["config"]["data_in_frac_width"]}
     out = quantizer("flexround", params, mase_compatible=True)
     y = flexround_linear(stored["x"], stored["w"], stored["b"], out)
     torch.testing.assert_close(y, stored["y"], rtol=1e-5, atol=1e-5)
 
 
 INPUTS = {
-    "linear": ((3, 8), (4, 8), (4,)), "conv1d": ((2, 3, 9), (4, 3, 3), (4,)),
-    "conv2d": ((2, 3, 6, 6), (4, 3, 3, 3), (4,)), "matmul": ((3, 8), (8, 4), None),
-    "bmm": ((2, 3, 8), (2, 8, 4), None), "add": ((3, 8), (3, 8), None),
-    "sub": ((3, 8), (3, 8), None), "mul": ((3, 8), (3, 8), None),
-    "batch_norm2d": ((2, 3, 4, 4), (3,), (3,)), "layer_norm": ((3, 8), (8,), (8,)),
-    "group_norm": ((2, 4, 3, 3), (4,), (4,)), "instance_norm2d": ((2, 3, 4, 4), None, None),
+    "linear": ((3, 8), (4, 8), (4,)),
+    "conv1d": ((2, 3, 9), (4, 3, 3), (4,)),
+    "conv2d": ((2, 3, 6, 6), (4, 3, 3, 3), (4,)),
+    "matmul": ((3, 8), (8, 4), None),
+    "bmm": ((2, 3, 8), (2, 8, 4), None),
+    "add": ((3, 8), (3, 8), None),
+    "sub": ((3, 8), (3, 8), None),
+    "mul": ((3, 8), (3, 8), None),
+    "batch_norm2d": ((2, 3, 4, 4), (3,), (3,)),
+    "layer_norm": ((3, 8), (8,), (8,)),
+    "group_norm": ((2, 4, 3, 3), (4,), (4,)),
+    "instance_norm2d": ((2, 3, 4, 4), None, None),
     "rms_norm": ((3, 8), (8,), None),
-}  # fmt: skip
+}
 BLOCK = {"width": 8, "exponent_width": 8, "exponent_bias": 127, "block_size": [1, 4]}
 BLOCKS = {f"{p}_{k}": v for p in ("data_in", "weight", "bias") for k, v in BLOCK.items()}
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize(
-    ("scheme", "config"),
-    [("minifloat_ieee", FLOAT), ("block_fp", BLOCKS), ("nvfp4", {}), ("ternary", {})],
+    ("scheme", "config"), [("minifloat_ieee", FLOAT), ("block_fp", BLOCKS), ("nvfp4", {}), ("ternary", {})]
 )
 def test_that_every_textbook_operation_runs_and_carries_gradients(name, scheme, config):
     torch.manual_seed(0)
@@ -120,9 +133,7 @@ def test_that_a_textbook_activation_keeps_negative_values_and_mase_does_not():
     assert Operation("selu", "integer", config, mase_compatible=True)(x)[0, 0] == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "scheme"), [("gelu", "integer"), ("sub", "block_log"), ("conv2d", "fixed")]
-)
+@pytest.mark.parametrize(("name", "scheme"), [("gelu", "integer"), ("sub", "block_log"), ("conv2d", "fixed")])
 def test_that_what_mase_cannot_run_is_refused(name, scheme):
     with refused("mase-operation-not-supported"):
         Operation(name, scheme, {}, mase_compatible=True)

@@ -39,9 +39,7 @@ def test_that_the_stored_numbers_are_those_of_the_formats():
     cases = json.loads((FOLDER / "textbook.json").read_text())["cases"]
     with np.load(FOLDER / "textbook.npz") as stored:
         for case in cases:
-            made = quantize(
-                torch.from_numpy(stored[f"{case['id']}/x"]), case["scheme"], case["params"]
-            )
+            made = quantize(torch.from_numpy(stored[f"{case['id']}/x"]), case["scheme"], case["params"])
             assert np.array_equal(made.numpy(), stored[f"{case['id']}/y"]), case["id"]
 
 

@@ -23,9 +23,13 @@ from workbench.studies.sensitivity import SensitivityResult
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 INTEGER = {
-    "data_in_width": 8, "data_in_frac_width": 5, "weight_width": 6, "weight_frac_width": 4,
-    "bias_width": 8, "bias_frac_width": 6,
-}  # fmt: skip
+    "data_in_width": 8,
+    "data_in_frac_width": 5,
+    "weight_width": 6,
+    "weight_frac_width": 4,
+    "bias_width": 8,
+    "bias_frac_width": 6,
+}
 PARAMETERS = parameters([1, 4])
 
 
@@ -98,11 +102,18 @@ class Table(nn.Module):
     def forward(self, x, y):
         functional = nn.functional
         return {
-            "add": x + y, "sub": x - y, "mul": x * y, "matmul": x @ y.transpose(1, 2),
-            "bmm": torch.bmm(x, y.transpose(1, 2)), "relu": functional.relu(x),
-            "selu": functional.selu(x), "tanh": torch.tanh(x), "gelu": functional.gelu(x),
-            "softsign": functional.softsign(x), "softplus": functional.softplus(x),
-        }  # fmt: skip
+            "add": x + y,
+            "sub": x - y,
+            "mul": x * y,
+            "matmul": x @ y.transpose(1, 2),
+            "bmm": torch.bmm(x, y.transpose(1, 2)),
+            "relu": functional.relu(x),
+            "selu": functional.selu(x),
+            "tanh": torch.tanh(x),
+            "gelu": functional.gelu(x),
+            "softsign": functional.softsign(x),
+            "softplus": functional.softplus(x),
+        }
 
 
 @pytest.mark.parametrize("scheme", ["integer", "block_fp", "mxint"])
@@ -135,9 +146,7 @@ def test_that_every_operation_without_weights_is_emulated(scheme):
 )
 def test_that_every_operation_with_weights_is_emulated(name, layer, shape):
     x = torch.randn(shape)
-    program, notes = emulated(
-        layer, (x,), ruled(FormatConfig(scheme="integer", parameters=INTEGER))
-    )
+    program, notes = emulated(layer, (x,), ruled(FormatConfig(scheme="integer", parameters=INTEGER)))
     assert [note.quantized for note in notes.values()] == [True]
     placed = copy.deepcopy(layer)
     with torch.no_grad():
@@ -166,8 +175,10 @@ def test_that_patterns_types_and_nodes_are_assigned_by_the_same_stack():
     made = edits.assign(made, "node_name", "linear_1", "float")
     _, notes = emulated(model, (torch.randn(2, 8),), made)
     assert [(n.node, n.config) for n in notes.values()] == [
-        ("linear", "integer-8"), ("relu", "mxint-8"), ("linear_1", "float"),
-    ]  # fmt: skip
+        ("linear", "integer-8"),
+        ("relu", "mxint-8"),
+        ("linear_1", "float"),
+    ]
 
 
 def test_that_what_is_no_operation_of_the_table_stays_float_and_says_so():
@@ -202,13 +213,17 @@ def test_that_every_format_a_rule_may_choose_is_tried_here():
 
 def test_that_a_shape_a_format_cannot_take_is_told_with_the_node(engine):
     config = FormatConfig(
-        scheme="block_fp", mase_compatible=True,
-        parameters={"width": 7, "exponent_width": 8, "exponent_bias": 127, "block_size": [16],
-                    "skip_first_dim": False},
-    )  # fmt: skip
-    made = edits.assign(
-        project("small", "float", "formats"), "node_target", "aten.relu.default", config
+        scheme="block_fp",
+        mase_compatible=True,
+        parameters={
+            "width": 7,
+            "exponent_width": 8,
+            "exponent_bias": 127,
+            "block_size": [16],
+            "skip_first_dim": False,
+        },
     )
+    made = edits.assign(project("small", "float", "formats"), "node_target", "aten.relu.default", config)
     assert engine.run(made, "prepare") == "failed"
     assert engine.failure.where.kind == "node"
 
@@ -218,10 +233,16 @@ def test_that_sensitivity_and_evaluation_agree_on_emulated_programs(engine):
     assert engine.run(made, "evaluate") == "done"
     whole = engine.result(made, "evaluate").sqnr_db
     engine.events = []
-    engine.send(RunStudy(
-        job="test", study="sensitivity", project=made, folder=str(engine.folder), options={},
-        cache_root=str(engine.cache.root),
-    ))  # fmt: skip
+    engine.send(
+        RunStudy(
+            job="test",
+            study="sensitivity",
+            project=made,
+            folder=str(engine.folder),
+            options={},
+            cache_root=str(engine.cache.root),
+        )
+    )
     assert engine.follow() == "done"
     told = [event for event in engine.events if isinstance(event, StudyProgress)]
     result = load_study(SensitivityResult, study_folder(engine.cache, told[-1].key))

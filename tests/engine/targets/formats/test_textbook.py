@@ -11,8 +11,9 @@ from workbench.engine.targets.formats.schemes import SCHEMES, quantize, quantize
 
 pytestmark = pytest.mark.engine
 NAN, INF = float("nan"), float("inf")
-SAMPLE = torch.cat([torch.randn(4000, generator=torch.Generator().manual_seed(5)) * s
-                    for s in (1e-3, 0.1, 1.0, 30.0, 1e4)])  # fmt: skip
+SAMPLE = torch.cat(
+    [torch.randn(4000, generator=torch.Generator().manual_seed(5)) * s for s in (1e-3, 0.1, 1.0, 30.0, 1e4)]
+)
 PARAMETERS = {
     "integer": {"width": 8, "frac_width": 4},
     "fixed": {"width": 8, "frac_width": 4},
@@ -28,16 +29,14 @@ PARAMETERS = {
     "lutnet": {},
     "ternary": {},
     "block_fp": {"width": 7, "exponent_width": 8, "exponent_bias": 127, "block_size": [1, 16]},
-    "block_minifloat": {
-        "width": 8, "exponent_width": 4, "exponent_bias_width": 8, "block_size": [1, 16],
-    },
+    "block_minifloat": {"width": 8, "exponent_width": 4, "exponent_bias_width": 8, "block_size": [1, 16]},
     "block_log": {"width": 6, "exponent_bias_width": 8, "block_size": [1, 16]},
     "mxint_hardware": {"width": 8, "exponent_width": 8, "parallelism": [2, 4]},
     "mxint": {"width": 8},
     "mxfp": {"exponent_width": 4, "frac_width": 3},
     "minifloat_mx": {"exponent_width": 4, "frac_width": 3},
     "nvfp4": {},
-}  # fmt: skip
+}
 
 
 def nearest(x, grid):
@@ -46,9 +45,7 @@ def nearest(x, grid):
     grid = np.asarray(grid, np.float64)
     upper = np.clip(np.searchsorted(grid, magnitude), 1, len(grid) - 1)
     low, high = grid[upper - 1], grid[upper]
-    up = (magnitude - low > high - magnitude) | (
-        (magnitude - low == high - magnitude) & (upper % 2 == 0)
-    )
+    up = (magnitude - low > high - magnitude) | ((magnitude - low == high - magnitude) & (upper % 2 == 0))
     return torch.from_numpy(np.where(up, high, low) * np.sign(x.numpy())).float()
 
 
@@ -61,22 +58,17 @@ def float_grid(exponent_bits, fraction_bits, bias, largest=INF):
     ]
 
 
-@pytest.mark.parametrize(
-    ("width", "exponent", "bias"), [(8, 4, 7), (8, 5, 15), (6, 2, 1), (6, 3, 0)]
-)
+@pytest.mark.parametrize(("width", "exponent", "bias"), [(8, 4, 7), (8, 5, 15), (6, 2, 1), (6, 3, 0)])
 def test_that_a_minifloat_is_the_nearest_of_its_grid(width, exponent, bias):
     grid = float_grid(exponent, width - exponent - 1, bias)
     ties = torch.tensor([(a + b) / 2 for a, b in itertools.pairwise(grid)])
     x = torch.cat([SAMPLE, ties, -ties])
-    made = quantize(
-        x, "minifloat_ieee", {"width": width, "exponent_width": exponent, "exponent_bias": bias}
-    )
+    made = quantize(x, "minifloat_ieee", {"width": width, "exponent_width": exponent, "exponent_bias": bias})
     assert torch.equal(made, nearest(x, grid))
 
 
 @pytest.mark.parametrize(
-    ("exponent", "fraction", "dtype"),
-    [(4, 3, torch.float8_e4m3fn), (5, 2, torch.float8_e5m2)],
+    ("exponent", "fraction", "dtype"), [(4, 3, torch.float8_e4m3fn), (5, 2, torch.float8_e5m2)]
 )
 def test_that_an_mx_element_is_the_nearest_float8(exponent, fraction, dtype):
     rows = SAMPLE.view(-1, 32)
@@ -215,12 +207,7 @@ def test_that_a_large_array_is_the_same_in_pieces():
 
 
 def test_that_roles_choose_their_own_parameters():
-    config = {
-        "data_in_width": 8,
-        "data_in_frac_width": 4,
-        "weight_width": 4,
-        "weight_frac_width": 2,
-    }
+    config = {"data_in_width": 8, "data_in_frac_width": 4, "weight_width": 4, "weight_frac_width": 2}
     assert quantizer("integer", config, "weight").given["width"] == 4
     with refused("format-parameter-missing", "format-parameter-missing"):
         quantizer("integer", config, "bias")
@@ -228,11 +215,7 @@ def test_that_roles_choose_their_own_parameters():
 
 @pytest.mark.parametrize(
     ("scheme", "parameters"),
-    [
-        ("mxint", {"width": 8}),
-        ("mxfp", {"exponent_width": 2, "frac_width": 1}),
-        ("nvfp4", {}),
-    ],
+    [("mxint", {"width": 8}), ("mxfp", {"exponent_width": 2, "frac_width": 1}), ("nvfp4", {})],
 )
 @pytest.mark.parametrize("shape", [(2, 40, 5, 3), (1, 3, 7, 7), (32, 4), (64, 2, 1), (200, 700)])
 def test_that_blocks_along_any_dimension_are_those_of_the_moved_array(scheme, parameters, shape):

@@ -75,14 +75,19 @@ def test_that_a_batch_goes_on_after_a_refused_job(array, tmp_path, capsys):
         {**mine, "out": str(tmp_path / "3.npy"), "colour": "red"},
         "job",
         {
-            "in": str(array), "out": str(tmp_path / "5.npy"), "scheme": "minifloat_ieee",
-            "role": "weight", "mase_compatible": True,
+            "in": str(array),
+            "out": str(tmp_path / "5.npy"),
+            "scheme": "minifloat_ieee",
+            "role": "weight",
+            "mase_compatible": True,
             "params": {
-                "weight_width": 8, "weight_exponent_width": 4, "weight_exponent_bias": None,
+                "weight_width": 8,
+                "weight_exponent_width": 4,
+                "weight_exponent_bias": None,
                 "data_in_width": 4,
             },
         },
-    ]  # fmt: skip
+    ]
     (tmp_path / "jobs.json").write_text(json.dumps(jobs))
     assert quantize("--batch", tmp_path / "jobs.json", "--json") == 1
     found = json.loads(capsys.readouterr().out)

@@ -67,9 +67,12 @@ def packed(tmp_path_factory, shared_results):
         model, told = exported(engine, made, "package")
         store.save(made, folder / "t.qwb")
         yield Packed(
-            model, (engine.path(made, "lower") / "model.onnx").read_bytes(), told,
-            engine.result(made, "verify"), page(made, folder / "t.qwb", engine.cache),
-        )  # fmt: skip
+            model,
+            (engine.path(made, "lower") / "model.onnx").read_bytes(),
+            told,
+            engine.result(made, "verify"),
+            page(made, folder / "t.qwb", engine.cache),
+        )
     engine.close()
 
 
@@ -196,8 +199,7 @@ def test_that_trained_weights_are_those_in_the_file(lane):
     made = edits.use_trained(ruled("nets.py:mlp", "vectors"), "w.safetensors")
     file, _ = exported(lane, made)
     held = {i.name: onnx.numpy_helper.to_array(i) for i in file.graph.initializer}
-    assert torch.equal(torch.from_numpy(held["first.weight_transposed"].T.copy()),
-                       state["first.weight"])  # fmt: skip
+    assert torch.equal(torch.from_numpy(held["first.weight_transposed"].T.copy()), state["first.weight"])
     assert lane.run(made, "verify") == "done", lane.failure
 
 
@@ -218,9 +220,7 @@ def test_that_the_compiler_is_asked_where_it_is_and_agrees(lane, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", [{"op_types": "Conv"}, {"rewrite_gemm": False}, {"weights": "asym"}]
-)
+@pytest.mark.parametrize("options", [{"op_types": "Conv"}, {"rewrite_gemm": False}, {"weights": "asym"}])
 def test_that_the_compiler_agrees_where_nothing_is_quantized(lane, tmp_path, options):
     install(tmp_path)
     _, told = exported(lane, ruled("nets.py:mlp", "vectors", **options))
@@ -267,9 +267,12 @@ def test_that_the_double_refuses_flags_it_does_not_know(tmp_path):
     path.write_bytes(b"")
     for flag in ("--nnpa-quant-dynamics=x", "--per-channel", "-march=z18"):
         done = subprocess.run(
-            [sys.executable, FAKE, flag, str(path)], capture_output=True, text=True, check=False,
+            [sys.executable, FAKE, flag, str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
             env={**os.environ},
-        )  # fmt: skip
+        )
         assert done.returncode == 1
         assert "Unknown command line argument" in done.stderr
 
@@ -277,19 +280,29 @@ def test_that_the_double_refuses_flags_it_does_not_know(tmp_path):
 def test_that_studies_of_cost_are_refused_with_a_sentence(lane):
     for study in ("sweep", "search", "blame", "budget"):
         lane.events.clear()
-        lane.send(RunStudy(
-            job="test", study=study, project=ruled("nets.py:mlp", "vectors"),
-            folder=str(lane.folder), options={}, cache_root=str(lane.cache.root),
-        ))  # fmt: skip
+        lane.send(
+            RunStudy(
+                job="test",
+                study=study,
+                project=ruled("nets.py:mlp", "vectors"),
+                folder=str(lane.folder),
+                options={},
+                cache_root=str(lane.cache.root),
+            )
+        )
         assert lane.follow() == "failed"
         assert lane.failure.code == "target-without-estimator"
 
 
 def test_that_the_report_tells_readings_products_and_commands(packed):
     for words in (
-        "nothing ran on NNPA", "NNPA model (main)", "ONNX Runtime, dynamic", "5 of 7",
-        "--nnpa-quant-dynamic=asymActivation,symWeight", "second operand is computed",
-    ):  # fmt: skip
+        "nothing ran on NNPA",
+        "NNPA model (main)",
+        "ONNX Runtime, dynamic",
+        "5 of 7",
+        "--nnpa-quant-dynamic=asymActivation,symWeight",
+        "second operand is computed",
+    ):
         assert words in packed.page
     for words in ("Vela", "LSB", "method pool", "TOSA"):
         assert words not in packed.page.partition("<h2>Versions")[0]
@@ -327,10 +340,11 @@ def test_that_cancelling_ends_the_compiler(lane, tmp_path):
     version = '[ "$1" = --version ] && echo 1.0 && exit 0'
     install(tmp_path, text=f"#!/bin/sh\n{version}\necho $$ > {told}\nexec /bin/sleep 60\n")
     made = ruled("nets.py:mlp", "vectors")
-    lane.send(RunUntil(
-        job="test", project=made, folder=str(lane.folder), until="lower",
-        cache_root=str(lane.cache.root),
-    ))  # fmt: skip
+    lane.send(
+        RunUntil(
+            job="test", project=made, folder=str(lane.folder), until="lower", cache_root=str(lane.cache.root)
+        )
+    )
     asked = False
     for line in lane._lines:
         event = decode_event(line)

@@ -30,10 +30,11 @@ def lane(engine):
 
 def ruled(model="n", samples="", config="int8-dyn", **options):
     made = Project(
-        name="n", model=ModelSource(spec=model),
+        name="n",
+        model=ModelSource(spec=model),
         calibration=DataSource(spec=f"nets.py:{samples}") if samples else None,
         target=TargetChoice(id="nnpa", options=options),
-    )  # fmt: skip
+    )
     return edits.assign(made, "global", "", config)
 
 
@@ -95,7 +96,7 @@ CASES = {
     "other stacks": (Times((2, 16, 8)), (1, 5, 16), "leading-dimensions"),
     "a matrix before a stack": (Times((2, 16, 8)), (5, 16), "matrix-and-stack"),
     "one dimension": (Times(), (16,), "one-dimension"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -118,8 +119,12 @@ def test_that_an_addition_taken_in_is_computed_with_the_product():
 def test_that_computed_operands_convolutions_and_others_stay_float_and_say_why():
     _, notes = emulated(*networks.transformer())
     assert [n for n, note in notes.items() if note.quantized] == [
-        "linear", "linear_1", "linear_2", "linear_3", "linear_4",
-    ]  # fmt: skip
+        "linear",
+        "linear_1",
+        "linear_2",
+        "linear_3",
+        "linear_4",
+    ]
     assert notes["scaled_dot_product_attention"].cause == "attention"
     _, notes = emulated(*networks.convolutional())
     assert notes["conv2d"].cause == "convolution"
@@ -253,8 +258,7 @@ def test_that_samples_without_a_range_are_computed_as_zeros_and_not_refused(lane
     linear = nn.Linear(16, 8)
     for x in (torch.zeros(2, 16), torch.full((2, 16), 1e-30)):
         y, _ = emulated(linear, x)
-        held = matmul(torch.zeros(2, 16), linear.weight.detach().t(), linear.bias.detach(),
-                      "asym", "nnpa").y  # fmt: skip
+        held = matmul(torch.zeros(2, 16), linear.weight.detach().t(), linear.bias.detach(), "asym", "nnpa").y
         assert torch.equal(y, held)
 
 
@@ -278,10 +282,16 @@ def test_that_sensitivity_and_evaluation_agree(lane):
     assert lane.run(made, "evaluate") == "done"
     whole = lane.result(made, "evaluate").sqnr_db
     lane.events = []
-    lane.send(RunStudy(
-        job="test", study="sensitivity", project=made, folder=str(lane.folder), options={},
-        cache_root=str(lane.cache.root),
-    ))  # fmt: skip
+    lane.send(
+        RunStudy(
+            job="test",
+            study="sensitivity",
+            project=made,
+            folder=str(lane.folder),
+            options={},
+            cache_root=str(lane.cache.root),
+        )
+    )
     assert lane.follow() == "done"
     told = [event for event in lane.events if isinstance(event, StudyProgress)]
     result = load_study(SensitivityResult, study_folder(lane.cache, told[-1].key))
@@ -313,8 +323,21 @@ def test_that_branches_are_refused_with_a_sentence(lane):
 def test_that_rounding_is_decoding_what_was_encoded(saturate):
     generator = torch.Generator().manual_seed(11)
     words = torch.randint(-(2**31), 2**31, (400_000,), generator=generator, dtype=torch.int64)
-    edges = torch.tensor([0, 1, 0x7F800000, 0x7FFFFFFF, 0x7FC00000, 0x30004000, 0x30003FFF,
-                          0x30002000, 0x4FFFC000, 0x4FFFBFFF, 0x4FFFA000])  # fmt: skip
+    edges = torch.tensor(
+        [
+            0,
+            1,
+            0x7F800000,
+            0x7FFFFFFF,
+            0x7FC00000,
+            0x30004000,
+            0x30003FFF,
+            0x30002000,
+            0x4FFFC000,
+            0x4FFFBFFF,
+            0x4FFFA000,
+        ]
+    )
     words = torch.cat([words, edges, edges | -(2**31)]).to(torch.int32)
     x = words.view(torch.float32)
     mine = arithmetic.rounded(x, saturate=saturate)

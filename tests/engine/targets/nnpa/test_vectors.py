@@ -8,13 +8,7 @@ import pytest
 import torch
 
 from workbench.engine.targets.nnpa import arithmetic
-from workbench.engine.targets.nnpa.arithmetic import (
-    codes,
-    codes_onnx_order,
-    matmul,
-    quantized,
-    range_of,
-)
+from workbench.engine.targets.nnpa.arithmetic import codes, codes_onnx_order, matmul, quantized, range_of
 
 pytestmark = pytest.mark.engine
 VECTORS = Path(__file__).parents[3] / "data" / "vectors"

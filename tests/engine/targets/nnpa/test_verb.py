@@ -14,9 +14,11 @@ pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("arithmetic_in_process
 def arrays(tmp_path):
     rng = np.random.default_rng(3)
     made = {
-        "a": rng.normal(size=(5, 16)), "b": rng.normal(size=(16, 4)), "bias": rng.normal(size=4),
+        "a": rng.normal(size=(5, 16)),
+        "b": rng.normal(size=(16, 4)),
+        "bias": rng.normal(size=4),
         "zeros": np.zeros((5, 16)),
-    }  # fmt: skip
+    }
     for name, array in made.items():
         np.save(tmp_path / f"{name}.npy", array.astype(np.float32))
     return made
@@ -76,8 +78,7 @@ def test_that_nan_is_refused(arrays, tmp_path, codes):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "code"),
-    [("a", 1e39, "array-beyond-float32"), ("bias", np.nan, "bias-not-finite")],
+    ("name", "value", "code"), [("a", 1e39, "array-beyond-float32"), ("bias", np.nan, "bias-not-finite")]
 )
 def test_that_what_float32_cannot_hold_is_refused(arrays, tmp_path, codes, name, value, code):
     np.save(tmp_path / f"{name}.npy", np.full(arrays[name].shape, value))

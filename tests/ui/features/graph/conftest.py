@@ -27,9 +27,17 @@ def layers() -> GraphSnapshot:
         modules.append(Module(f"layers.{k}", "net.Layer", "layers", 3))
         for op in ("conv2d", "relu", "add"):
             nodes.append(
-                Node(f"{op}_{k}", f"aten.{op}.default", "call", f"layers.{k}", 0,
-                     ("layers", str(k)), tensor, "net.py:7 in forward: y = self.f(x)")
-            )  # fmt: skip
+                Node(
+                    f"{op}_{k}",
+                    f"aten.{op}.default",
+                    "call",
+                    f"layers.{k}",
+                    0,
+                    ("layers", str(k)),
+                    tensor,
+                    "net.py:7 in forward: y = self.f(x)",
+                )
+            )
     nodes.append(Node("output", "output", "output"))
     edges = [Edge(a.id, b.id) for a, b in pairwise(nodes)]
     return GraphSnapshot("float", tuple(nodes), tuple(edges), tuple(modules))

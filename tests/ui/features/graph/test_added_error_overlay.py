@@ -8,10 +8,18 @@ from workbench.results import TensorQuality
 
 def measures(**added):
     tensors = tuple(
-        TensorQuality(tensor=n, origin=n, module="", op="", sqnr_db=9.0, cosine=None,
-                      max_abs_error=0.1, added_share=share)
+        TensorQuality(
+            tensor=n,
+            origin=n,
+            module="",
+            op="",
+            sqnr_db=9.0,
+            cosine=None,
+            max_abs_error=0.1,
+            added_share=share,
+        )
         for n, share in added.items()
-    )  # fmt: skip
+    )
     result = result_of("evaluate").model_copy(update={"tensors": tensors})
     return {measure.id: measure for measure in quality(result, Lineage({}))}
 

@@ -26,9 +26,7 @@ def ready(qtbot: QtBot, show: Show, snapshot: GraphSnapshot) -> GraphView:
     view = show(snapshot)
     with qtbot.waitSignal(view.groups.laid_out):
         view.groups.expand_all()
-    qtbot.waitUntil(
-        lambda: view.surface.picture() is not None and view.surface.picture().progress >= 1.0
-    )  # type: ignore[union-attr]
+    qtbot.waitUntil(lambda: view.surface.picture() is not None and view.surface.picture().progress >= 1.0)  # type: ignore[union-attr]
     view.selection.select(frozenset({"relu_1"}))
     view.surface.set_chips({"conv2d_1": "a16w8", "add_1": "a8w8"})
     return view
@@ -52,9 +50,7 @@ def test_that_panning_shows_what_painting_anew_would(
 ) -> None:
     view = ready(qtbot, show, layers)
     assert view.surface.scene is not None
-    view.surface.look(
-        Camera(scale).centred(view.surface.scene.rect("relu_1"), view.size().toSizeF())
-    )
+    view.surface.look(Camera(scale).centred(view.surface.scene.rect("relu_1"), view.size().toSizeF()))
     image(view)
     for _ in range(6):
         view.surface.look(view.surface.camera.panned(*step))

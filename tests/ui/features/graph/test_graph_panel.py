@@ -35,9 +35,7 @@ def edge_level():
             names[node.id] = f"aten_{EDGE_OPS[node.id]}_default"
             op = f"aten.{EDGE_OPS[node.id]}.default"
             origin = {"origin": node.id}
-            nodes.append(
-                Node(names[node.id], op, "call", node.module, group=node.group, attrs=origin)
-            )
+            nodes.append(Node(names[node.id], op, "call", node.module, group=node.group, attrs=origin))
         elif node.id in names:
             nodes.insert(0 if node.id == "x" else len(nodes), node)
     edges = [Edge(a.id, b.id) for a, b in pairwise(nodes)]
@@ -91,10 +89,7 @@ def to_level(qtbot, panel, number):
     qtbot.waitUntil(lambda: panel.snapshots.snapshot(level) is not None)
     wanted = panel.snapshots.snapshot(level)
     qtbot.waitUntil(
-        lambda: (
-            panel.view.surface.scene is not None
-            and panel.view.surface.scene.hierarchy.snapshot is wanted
-        )
+        lambda: panel.view.surface.scene is not None and panel.view.surface.scene.hierarchy.snapshot is wanted
     )
 
 
@@ -145,19 +140,23 @@ def test_that_numbers_of_the_results_can_be_searched(graph, qtbot):
     assert typed(qtbot, graph, "no such thing") == "no hits"
 
 
-def overlays_say_how_they_came_about_and_pictures_are_saved(
-    graph, qtbot, opened, notices, tmp_path
-):
+def overlays_say_how_they_came_about_and_pictures_are_saved(graph, qtbot, opened, notices, tmp_path):
     # An overlay says how its number came about.
     # The run on the simulator is told last.
     qtbot.waitUntil(lambda: graph.overlay.combo.count() == 10)
     titles = [graph.overlay.combo.itemText(i) for i in range(graph.overlay.combo.count())]
     assert titles == [
-        "No overlay", "SQNR [dB] (measured)", "Max error (measured)", "Cycles (estimated)",
-        "MACs (computed)", "SRAM [bytes] (estimated)", "Cycles outside SRAM (estimated)",
-        "Utilisation [%] (estimated)", "FVP cycles (measured)",
+        "No overlay",
+        "SQNR [dB] (measured)",
+        "Max error (measured)",
+        "Cycles (estimated)",
+        "MACs (computed)",
+        "SRAM [bytes] (estimated)",
+        "Cycles outside SRAM (estimated)",
+        "Utilisation [%] (estimated)",
+        "FVP cycles (measured)",
         "FVP cycles above the estimate (measured)",
-    ]  # fmt: skip
+    ]
     overlay(graph, "sqnr")
     assert graph.view.surface.marks.overlay.title == "SQNR [dB], measured"
     assert not graph.overlay.log.isVisible()
@@ -234,9 +233,13 @@ def the_rail_shows_a_chain_and_a_part_shows_alone(graph, qtbot, opened, *_):
     opened.context.selection.choose_nodes(["conv2d"])
     qtbot.waitUntil(lambda: bool(graph.rail.texts()))
     assert graph.rail.texts() == [
-        "Float conv2d", "Prepared conv2d", "Quantized conv2d", "Edge aten_conv…n_default",
-        "TOSA conv2d_acc, conv2d", "Vela Conv2D, 900 cycles",
-    ]  # fmt: skip
+        "Float conv2d",
+        "Prepared conv2d",
+        "Quantized conv2d",
+        "Edge aten_conv…n_default",
+        "TOSA conv2d_acc, conv2d",
+        "Vela Conv2D, 900 cycles",
+    ]
     stops = graph.rail.findChildren(QToolButton)
     qtbot.mouseClick(stops[3], Qt.MouseButton.LeftButton)
     assert graph.level == "lower"
@@ -338,8 +341,7 @@ def test_that_an_earlier_run_of_a_level_can_stand_beside_it(graph, qtbot, opened
     run_to(opened, qtbot, "")
     qtbot.waitUntil(
         lambda: (
-            [o.title.startswith("Quantized of run 1") for o in graph.graph_files.past("convert")]
-            == [True]
+            [o.title.startswith("Quantized of run 1") for o in graph.graph_files.past("convert")] == [True]
         )
     )
     pane = beside(qtbot, graph, graph.graph_files.past("convert")[0].title)
@@ -415,10 +417,7 @@ def test_that_a_kept_search_colours_what_it_finds(graph, qtbot, opened):
     graph.search.keep_asked.emit("op:conv2d")
     graph.search.keep_asked.emit("sram>3")
     qtbot.waitUntil(lambda: graph.view.surface.marks.found == {"conv2d": (0,)})
-    assert [b.text() for b in graph.bar.kept.buttons] == [
-        "op:conv2d  1",
-        "sram>3  unknown number",
-    ]
+    assert [b.text() for b in graph.bar.kept.buttons] == ["op:conv2d  1", "sram>3  unknown number"]
     graph.bar.kept.buttons[0].click()
     qtbot.waitUntil(lambda: graph.view.surface.marks.found == {})
     opened.document.undo_stack.undo()

@@ -32,9 +32,7 @@ def marks(**changes: object) -> Marks:
     return made
 
 
-def test_that_a_closed_group_shows_its_one_config_with_a_count_or_mixed(
-    layers: GraphSnapshot,
-) -> None:
+def test_that_a_closed_group_shows_its_one_config_with_a_count_or_mixed(layers: GraphSnapshot) -> None:
     tree = Hierarchy(layers)
     chips = {"conv2d_0": "a8w8", "relu_0": "a8w8", "conv2d_1": "a16w8", "relu_1": "a8w8"}
     told = marks(chips=chips)
@@ -73,14 +71,29 @@ def test_that_numbers_are_short(value: float, text: str) -> None:
 
 def test_that_a_tooltip_tells_grid_rule_and_reason_and_no_markup() -> None:
     grid = QParams("int8", (0.5,), (-3,), -128, 127, None)
-    node = Node("conv", "aten.conv2d.default", "call", "stem", 0, ("stem",),
-                (TensorInfo((1, 2), "int8", grid),), "net.py:3 in forward: a < b",
-                {"stride": "[2, 2]"})  # fmt: skip
+    node = Node(
+        "conv",
+        "aten.conv2d.default",
+        "call",
+        "stem",
+        0,
+        ("stem",),
+        (TensorInfo((1, 2), "int8", grid),),
+        "net.py:3 in forward: a < b",
+        {"stride": "[2, 2]"},
+    )
     tree = Hierarchy(GraphSnapshot("converted", (node,), ()))
     told = marks(tooltips={"conv": "a8w8 from rule 3"}, reasons={"conv": "runs on the CPU"})
     text = "\n".join(lines("conv", tree, told))
-    for part in ("8 bit", "scale 0.5", "zero point -3", "stride: [2, 2]", "a8w8 from rule 3",
-                 "runs on the CPU", "net.py:3"):  # fmt: skip
+    for part in (
+        "8 bit",
+        "scale 0.5",
+        "zero point -3",
+        "stride: [2, 2]",
+        "a8w8 from rule 3",
+        "runs on the CPU",
+        "net.py:3",
+    ):
         assert part in text
     assert "a &lt; b" in tooltip("conv", tree, told)
 
@@ -99,9 +112,7 @@ def test_that_a_wish_that_was_not_applied_stays_beside_what_was(
     with qtbot.waitSignal(view.groups.laid_out):
         view.groups.expand_all()
     assert view.surface.scene is not None
-    view.surface.look(
-        Camera(1.0).centred(view.surface.scene.rect("conv2d_0"), view.size().toSizeF())
-    )
+    view.surface.look(Camera(1.0).centred(view.surface.scene.rect("conv2d_0"), view.size().toSizeF()))
     view.surface.set_chips(chips)
     plain = view.grab().toImage()
     view.surface.set_chips(chips, wishes)
@@ -134,17 +145,13 @@ def test_that_marks_show_at_every_distance(
     assert view.grab().toImage() == plain
 
 
-def test_that_a_chip_has_the_colour_of_its_precision(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_a_chip_has_the_colour_of_its_precision(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     with qtbot.waitSignal(view.groups.laid_out):
         view.groups.expand_all()
     assert view.surface.scene is not None
     view.surface.set_chips({"conv2d_1": "a16w8"})
-    view.surface.look(
-        Camera(0.1).centred(view.surface.scene.rect("conv2d_1"), view.size().toSizeF())
-    )
+    view.surface.look(Camera(0.1).centred(view.surface.scene.rect("conv2d_1"), view.size().toSizeF()))
     image = view.grab().toImage()
     ratio = image.devicePixelRatio()
     middle = image.pixelColor(int(450 * ratio), int(350 * ratio))

@@ -29,17 +29,13 @@ def action(view: GraphView, item: str | None, part: str) -> QAction:
     return next(entry for entry in menu.actions() if part in entry.text())
 
 
-def test_that_blocks_of_the_same_structure_are_selected_together(
-    show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_blocks_of_the_same_structure_are_selected_together(show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     action(view, "layers/1/", "3 equal blocks").trigger()
     assert len(view.surface.selected) == 9
 
 
-def test_that_the_menu_traces_and_shows_a_part_alone(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_the_menu_traces_and_shows_a_part_alone(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     view.selection.select(frozenset({"conv2d_1"}))
     action(view, "layers/1/", "ancestors").trigger()
@@ -55,9 +51,7 @@ def test_that_the_menu_traces_and_shows_a_part_alone(
     assert view.surface.scene.hierarchy.snapshot is layers
 
 
-def test_that_another_graph_ends_showing_a_part(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_another_graph_ends_showing_a_part(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     view.selection.select(frozenset({"conv2d_1"}))
     with qtbot.waitSignal(view.groups.laid_out):

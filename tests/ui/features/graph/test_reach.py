@@ -63,9 +63,7 @@ def test_that_a_hundred_thousand_operations_open_as_sections(qtbot: QtBot, show:
 
 
 @pytest.mark.parametrize("ways", [1, -1])
-def test_that_two_thousand_users_of_one_tensor_are_laid_out(
-    qtbot: QtBot, show: Show, ways: int
-) -> None:
+def test_that_two_thousand_users_of_one_tensor_are_laid_out(qtbot: QtBot, show: Show, ways: int) -> None:
     users = [call(f"u{k}") for k in range(2000)]
     nodes = [call("hub"), *users][::ways]
     view = show(graph(nodes, [("hub", u.id) for u in users]))
@@ -90,13 +88,17 @@ def test_that_cycles_of_a_hand_made_file_are_drawn_upwards(qtbot: QtBot, show: S
 
 @pytest.mark.parametrize(
     "name",
-    ["n" * 4000, "\u5c42" * 4000, "\u0645\u0631\u062d\u0628\u0627", "\U0001f9e0 \u0301\u0301",
-     "a\nb\t<b>c</b>", "\u202eevil"],
+    [
+        "n" * 4000,
+        "\u5c42" * 4000,
+        "\u0645\u0631\u062d\u0628\u0627",
+        "\U0001f9e0 \u0301\u0301",
+        "a\nb\t<b>c</b>",
+        "\u202eevil",
+    ],
     ids=["long", "wide", "arabic", "combining", "markup", "override"],
-)  # fmt: skip
-def test_that_any_name_is_drawn_within_its_box(
-    qtbot: QtBot, show: Show, tmp_path: Path, name: str
-) -> None:
+)
+def test_that_any_name_is_drawn_within_its_box(qtbot: QtBot, show: Show, tmp_path: Path, name: str) -> None:
     snapshot = graph([call(name, (name,)), call("b", (name,)), call("c")], [(name, "b")])
     path = tmp_path / "graph.json"
     snapshot.save(path)
@@ -106,15 +108,11 @@ def test_that_any_name_is_drawn_within_its_box(
     assert view.surface.scene is not None
     assert view.surface.scene.rect(name).width() <= 300
     view.repaint()
-    assert all(
-        len(line) < 300 for line in lines(name, view.surface.scene.hierarchy, view.surface.marks)
-    )
+    assert all(len(line) < 300 for line in lines(name, view.surface.scene.hierarchy, view.surface.marks))
 
 
 @pytest.mark.parametrize("version", [0, VERSION + 1, "1", None])
-def test_that_a_snapshot_of_another_version_is_refused_in_words(
-    tmp_path: Path, version: object
-) -> None:
+def test_that_a_snapshot_of_another_version_is_refused_in_words(tmp_path: Path, version: object) -> None:
     path = tmp_path / "graph.json"
     graph([call("a")], []).save(path)
     raw = json.loads(path.read_text())
@@ -138,9 +136,7 @@ def tall(show: Show, qtbot: QtBot) -> GraphView:
 
 
 def press(qtbot: QtBot, view: GraphView, place: QPointF) -> None:
-    qtbot.mouseClick(
-        view, Qt.MouseButton.LeftButton, pos=view.surface.camera.to_window(place).toPoint()
-    )
+    qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=view.surface.camera.to_window(place).toPoint())
 
 
 def test_that_headers_stay_in_view_and_still_close_their_group(qtbot: QtBot, show: Show) -> None:
@@ -163,13 +159,9 @@ def test_that_the_loose_end_of_a_long_line_leads_to_the_other(qtbot: QtBot, show
     view.surface.look(Camera(1.0, end.center().x() - 300, end.top() - 300))
     press(qtbot, view, QPointF(end.center().x() - 60, end.top() - 20))
     assert view.surface.selected == {"n0"}
-    assert view.surface.camera.shown(view.size().toSizeF()).intersects(
-        view.surface.scene.rect("n0")
-    )
+    assert view.surface.camera.shown(view.size().toSizeF()).intersects(view.surface.scene.rect("n0"))
     view.places.back()
-    assert not view.surface.camera.shown(view.size().toSizeF()).intersects(
-        view.surface.scene.rect("n0")
-    )
+    assert not view.surface.camera.shown(view.size().toSizeF()).intersects(view.surface.scene.rect("n0"))
 
 
 def test_that_a_group_says_what_crosses_its_border_and_leads_there(
@@ -195,9 +187,7 @@ def test_that_a_flat_drawing_keeps_the_selection_in_view(
         view.groups.set_shape("flat")
     assert view.surface.scene is not None
     assert list(view.surface.scene.hierarchy.groups) == ["/"]
-    assert view.surface.camera.shown(view.size().toSizeF()).contains(
-        view.surface.scene.rect("relu_2")
-    )
+    assert view.surface.camera.shown(view.size().toSizeF()).contains(view.surface.scene.rect("relu_2"))
     with qtbot.waitSignal(view.groups.laid_out):
         view.places.back()
     assert view.groups.shape == "folded"
@@ -213,9 +203,7 @@ def test_that_a_layout_of_a_wide_graph_has_no_overlap() -> None:
         rows[y] = x + width
 
 
-def test_that_the_legend_is_brushed_with_the_mouse(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_the_legend_is_brushed_with_the_mouse(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     from ui.features.graph.marks import Overlay
     from ui.features.graph.paint_overlays import legend_bar
 
@@ -235,9 +223,7 @@ def test_that_the_legend_is_brushed_with_the_mouse(
     assert view.surface.marks.colour("conv2d_0", view.surface.scene.hierarchy) is not None
 
 
-def test_that_what_is_revealed_lies_below_the_headers_held_over_it(
-    qtbot: QtBot, show: Show
-) -> None:
+def test_that_what_is_revealed_lies_below_the_headers_held_over_it(qtbot: QtBot, show: Show) -> None:
     names = [f"relu_{k}" for k in range(30)]
     nodes = [call(name, ("outer", "inner")) for name in names]
     view = show(graph(nodes, list(pairwise(names))))
@@ -248,9 +234,7 @@ def test_that_what_is_revealed_lies_below_the_headers_held_over_it(
     view.surface.look(Camera(1.0, rect.left(), rect.top() - 4))
     view.selection.select(frozenset({"relu_9"}), reveal=True)
     area = view.surface.camera.shown(QSizeF(view.width(), view.height()))
-    open_groups = [
-        key for key in view.surface.scene.hierarchy.groups if view.groups.is_expanded(key)
-    ]
+    open_groups = [key for key in view.surface.scene.hierarchy.groups if view.groups.is_expanded(key)]
     headers = header_rects(view.surface.scene, area, [key for key in open_groups if key != ROOT])
     assert headers
     assert not any(header.intersects(rect) for header in headers.values())

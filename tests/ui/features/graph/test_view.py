@@ -36,10 +36,7 @@ def place(view: GraphView, item: str, dx: float = 40.0, dy: float = 12.0) -> QPo
 
 
 def click(
-    qtbot: QtBot,
-    view: GraphView,
-    item: str,
-    modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier,
+    qtbot: QtBot, view: GraphView, item: str, modifier: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier
 ) -> None:
     qtbot.mouseClick(view, Qt.MouseButton.LeftButton, modifier, place(view, item))
 
@@ -54,9 +51,7 @@ def open_layers(qtbot: QtBot, view: GraphView) -> None:
     view.places.fit()
 
 
-def test_that_clicking_an_operation_selects_it(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_clicking_an_operation_selects_it(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     open_layers(qtbot, view)
     with qtbot.waitSignal(view.selection.changed) as told:
@@ -90,9 +85,7 @@ def test_that_clicking_a_closed_group_selects_all_in_it(
     assert view.surface.selected == LAYER_0
 
 
-def test_that_clicking_empty_ground_and_escape_clear(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_clicking_empty_ground_and_escape_clear(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     open_layers(qtbot, view)
     click(qtbot, view, "relu_0")
@@ -105,9 +98,7 @@ def test_that_clicking_empty_ground_and_escape_clear(
     assert view.accessibleDescription() == "No selection"
 
 
-def test_that_a_rubber_band_selects_what_it_touches(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_a_rubber_band_selects_what_it_touches(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     open_layers(qtbot, view)
     shift = Qt.KeyboardModifier.ShiftModifier
@@ -118,9 +109,7 @@ def test_that_a_rubber_band_selects_what_it_touches(
     assert view.surface.selected == {"conv2d_0", "relu_0"}
 
 
-def test_that_dragging_pans_and_selects_nothing(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_dragging_pans_and_selects_nothing(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     before = view.surface.camera
     qtbot.mousePress(view, Qt.MouseButton.LeftButton, pos=QPoint(10, 10))
@@ -130,17 +119,23 @@ def test_that_dragging_pans_and_selects_nothing(
     assert view.surface.selected == frozenset()
 
 
-def test_that_zooming_leaves_what_is_under_the_mouse_in_place(
-    show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_zooming_leaves_what_is_under_the_mouse_in_place(show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     mouse = QPointF(200, 150)
     before = view.surface.camera.to_scene(mouse)
     QApplication.sendEvent(
         view,
-        QWheelEvent(mouse, mouse, QPoint(), QPoint(0, 240), Qt.MouseButton.NoButton,
-                    Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False),
-    )  # fmt: skip
+        QWheelEvent(
+            mouse,
+            mouse,
+            QPoint(),
+            QPoint(0, 240),
+            Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.NoModifier,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
+        ),
+    )
     after = view.surface.camera.to_scene(mouse)
     assert (after.x(), after.y()) == pytest.approx((before.x(), before.y()))
 
@@ -185,9 +180,7 @@ def test_that_arrows_walk_along_edges_and_into_groups(
     assert view.surface.current == "layers/0/"
 
 
-def test_that_keys_ask_for_presets_search_and_all(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_keys_ask_for_presets_search_and_all(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     with qtbot.waitSignal(view.preset_key_pressed) as told:
         qtbot.keyClick(view, Qt.Key.Key_3)
@@ -367,9 +360,7 @@ def test_that_the_middle_is_that_of_the_drawing_beside_the_minimap(
     assert abs(view.surface.middle().x() - before) < 1
 
 
-def test_that_buttons_zoom_and_say_the_scale(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_buttons_zoom_and_say_the_scale(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     open_layers(qtbot, view)
     before = view.surface.camera.scale
@@ -406,9 +397,7 @@ def test_that_another_direction_keeps_open_groups_and_back_returns(
     view.grab()
 
 
-def test_that_arrow_keys_follow_edges_to_the_right(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_arrow_keys_follow_edges_to_the_right(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     with qtbot.waitSignal(view.groups.laid_out):
         view.groups.set_flow("right")
@@ -442,9 +431,7 @@ def zoom_in(view: GraphView, flow: Flow) -> None:
     view.surface.look(view.surface.camera.zoomed(4.0, QPointF(0, 0)))
 
 
-def test_that_a_graph_of_which_most_is_visible_has_no_minimap(
-    show: Show, layers: GraphSnapshot
-) -> None:
+def test_that_a_graph_of_which_most_is_visible_has_no_minimap(show: Show, layers: GraphSnapshot) -> None:
     scene = show(layers).surface.scene
     assert scene is not None
     wide, high = 4 * scene.bounds.width(), 4 * scene.bounds.height()

@@ -17,7 +17,7 @@ from workbench.deploy.emulation.npu_device import (
     RESET,
     STATUS,
     NpuDevice,
-)  # fmt: skip
+)
 from workbench.deploy.emulation.prover import delegates_of
 from workbench.pte.npu_commands import decode
 

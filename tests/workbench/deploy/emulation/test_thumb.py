@@ -12,17 +12,37 @@ from workbench.deploy.emulation.thumb import Access, decoded
 DISASSEMBLER = capstone.Cs(capstone.CS_ARCH_ARM, capstone.CS_MODE_THUMB | capstone.CS_MODE_MCLASS)
 DISASSEMBLER.detail = True
 CORE = {getattr(arm, f"ARM_REG_R{number}"): number for number in range(13)} | {
-    arm.ARM_REG_SP: 13, arm.ARM_REG_LR: 14, arm.ARM_REG_PC: 15,
-}  # fmt: skip
+    arm.ARM_REG_SP: 13,
+    arm.ARM_REG_LR: 14,
+    arm.ARM_REG_PC: 15,
+}
 # Mnemonics without condition and width: bytes and sign of what they load or store.
 SINGLE = {
-    "ldr": (4, False), "str": (4, False), "ldrb": (1, False), "strb": (1, False),
-    "ldrh": (2, False), "strh": (2, False), "ldrsb": (1, True), "ldrsh": (2, True),
-    "lda": (4, False), "stl": (4, False), "ldab": (1, False), "stlb": (1, False),
-    "ldah": (2, False), "stlh": (2, False), "ldrt": (4, False), "strt": (4, False),
-    "ldrbt": (1, False), "strbt": (1, False), "ldrht": (2, False), "strht": (2, False),
-    "ldrsbt": (1, True), "ldrsht": (2, True), "ldrd": (4, False), "strd": (4, False),
-}  # fmt: skip
+    "ldr": (4, False),
+    "str": (4, False),
+    "ldrb": (1, False),
+    "strb": (1, False),
+    "ldrh": (2, False),
+    "strh": (2, False),
+    "ldrsb": (1, True),
+    "ldrsh": (2, True),
+    "lda": (4, False),
+    "stl": (4, False),
+    "ldab": (1, False),
+    "stlb": (1, False),
+    "ldah": (2, False),
+    "stlh": (2, False),
+    "ldrt": (4, False),
+    "strt": (4, False),
+    "ldrbt": (1, False),
+    "strbt": (1, False),
+    "ldrht": (2, False),
+    "strht": (2, False),
+    "ldrsbt": (1, True),
+    "ldrsht": (2, True),
+    "ldrd": (4, False),
+    "strd": (4, False),
+}
 SEVERAL = {"ldm", "stm", "ldmdb", "stmdb", "push", "pop", "ldmia", "stmia", "ldmfd", "stmea"}
 REGISTERS = [0x20000000 + 0x1000 * number + 4 * number * number for number in range(16)]
 
@@ -102,9 +122,24 @@ def test_that_what_is_decoded_is_what_capstone_decodes(first):
 
 @pytest.mark.parametrize(
     "code",
-    ["1a68", "5a68", "d0f80430", "d0e90123", "c0e90223", "0ecf", "0cc0", "90e80c00", "d0e8af3f",
-     "c0e8af3f", "50f8043f", "50f8043b", "50f82130", "1a78", "1a88"],
-)  # fmt: skip
+    [
+        "1a68",
+        "5a68",
+        "d0f80430",
+        "d0e90123",
+        "c0e90223",
+        "0ecf",
+        "0cc0",
+        "90e80c00",
+        "d0e8af3f",
+        "c0e8af3f",
+        "50f8043f",
+        "50f8043b",
+        "50f82130",
+        "1a78",
+        "1a88",
+    ],
+)
 def test_that_the_forms_that_compilers_write_are_known(code):
     code = bytes.fromhex(code).ljust(4, b"\0")
     found = decoded(code, REGISTERS)

@@ -59,9 +59,13 @@ def test_that_a_built_runner_runs_its_program(bench, build, tmp_path, family):
     bench.program(family)
     data = (PROGRAMS / family / "program.pte").read_bytes()
     job = Job(
-        Installed(device.simulator, bench.simulator(family), "named"), runner,
-        Program("program.pte", data), device, samples(2), timeout_s=30.0,
-    )  # fmt: skip
+        Installed(device.simulator, bench.simulator(family), "named"),
+        runner,
+        Program("program.pte", data),
+        device,
+        samples(2),
+        timeout_s=30.0,
+    )
     report = run(job, tmp_path / "uart.log").report
     assert report.succeeded, report.last_lines
     assert report.exit_reason.startswith("All 2 samples")
@@ -131,9 +135,7 @@ def test_that_an_unknown_failure_keeps_the_last_lines(build, monkeypatch):
     with pytest.raises(WorkbenchError) as caught:
         build()
     (info,) = caught.value.infos
-    assert info.details.splitlines()[-2:] == [
-        "-- Configuring done (1.2s)", "something nobody has seen",
-    ]  # fmt: skip
+    assert info.details.splitlines()[-2:] == ["-- Configuring done (1.2s)", "something nobody has seen"]
 
 
 def test_that_a_build_without_a_runner_is_no_success(build, monkeypatch):
@@ -172,20 +174,7 @@ def test_that_a_checkout_that_cannot_build_is_refused_before(build, tmp_path, sp
     assert caught.value.infos[0].hint
 
 
-ODD = (
-    "my sources",
-    "a;b",
-    "a'b",
-    'a"b',
-    "a$(touch x)b",
-    "a\nb",
-    "a`x`",
-    "a\\b",
-    "a&b",
-    "ä",
-    "a#b",
-    "(a)",
-)
+ODD = ("my sources", "a;b", "a'b", 'a"b', "a$(touch x)b", "a\nb", "a`x`", "a\\b", "a&b", "ä", "a#b", "(a)")
 
 
 @for_each("name", ODD)
@@ -245,9 +234,7 @@ def test_that_pools_have_a_quarter_more_than_the_need_in_steps_of_64_kib(tmp_pat
 def test_that_a_runner_for_any_program_has_at_least_the_pools_of_the_toolchain(tmp_path):
     """The defaults are those of ExecuTorch's examples/arm/executor_runner/CMakeLists.txt."""
     mib = 1 << 20
-    assert Build(tmp_path, sized()).pools == {
-        "method": 60 * mib, "files": 60 * mib, "scratch": 2 * mib,
-    }  # fmt: skip
+    assert Build(tmp_path, sized()).pools == {"method": 60 * mib, "files": 60 * mib, "scratch": 2 * mib}
     assert Build(tmp_path, sized("Dedicated_Sram")).pools["scratch"] == 64 * mib
 
 
@@ -256,9 +243,7 @@ def test_that_kernels_are_chosen_by_name_unless_the_program_is_built_in(tmp_path
         words = arguments(Build(tmp_path, sized(), wanted), tmp_path, tmp_path)
         assert ("--select_ops_list=aten::add.out" in words) == chosen
         assert any(word.startswith("--select_ops_list") for word in words) == chosen
-    assert not any(
-        "select" in w for w in arguments(Build(tmp_path, small_program()), tmp_path, tmp_path)
-    )
+    assert not any("select" in w for w in arguments(Build(tmp_path, small_program()), tmp_path, tmp_path))
 
 
 def test_that_the_details_of_a_failure_are_its_last_twenty_lines(tmp_path):
@@ -316,9 +301,18 @@ def test_that_folders_and_links_are_not_taken_for_the_runner(built, tmp_path):
 
 
 INJECTED = (
-    "x -DCMAKE_TOOLCHAIN_FILE=/evil", "x;-DA=B", "../../x", "$(touch x)", "a`b`", "a\nb", "-DX",
-    "x" * 300, "a,b", "a/b", "ä",
-)  # fmt: skip
+    "x -DCMAKE_TOOLCHAIN_FILE=/evil",
+    "x;-DA=B",
+    "../../x",
+    "$(touch x)",
+    "a`b`",
+    "a\nb",
+    "-DX",
+    "x" * 300,
+    "a,b",
+    "a/b",
+    "ä",
+)
 
 
 @for_each("name", INJECTED)

@@ -38,12 +38,15 @@ def test_that_a_fast_run_and_one_without_cycles_tell_no_bound():
 @for_each(
     ("totals", "part"),
     [
-        ({"MAC_ACTIVE": 900}, "90%"), ({"WD_ACTIVE": 700, "MAC_ACTIVE": 600}, "70%"),
-        ({"EXT_RD_DATA_BEAT_RECEIVED": 800}, "0.80"), ({"MAC_ACTIVE": 500}, "50%"),
-        ({"AXI1_RD_DATA_BEAT_RECEIVED": 1500}, "1.50"), ({"NPU_IDLE": 501}, "50%"),
+        ({"MAC_ACTIVE": 900}, "90%"),
+        ({"WD_ACTIVE": 700, "MAC_ACTIVE": 600}, "70%"),
+        ({"EXT_RD_DATA_BEAT_RECEIVED": 800}, "0.80"),
+        ({"MAC_ACTIVE": 500}, "50%"),
+        ({"AXI1_RD_DATA_BEAT_RECEIVED": 1500}, "1.50"),
+        ({"NPU_IDLE": 501}, "50%"),
         ({"NPU_IDLE": 800, "MAC_ACTIVE": 900}, "80%"),
     ],
-)  # fmt: skip
+)
 def test_that_the_largest_share_bounds_unless_the_npu_idles(totals, part):
     assert part in told(**totals)[-1]
 

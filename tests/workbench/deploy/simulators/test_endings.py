@@ -94,21 +94,23 @@ def test_that_pools_that_were_not_reported_are_those_of_the_runner(job):
     told.pools["method"] = Pool(name="method", used=7, given=9)
     report = report_of(job(elf=runner({"files": 5})), told, Ending("itself", 0), [], [])
     assert [(pool.name, pool.used, pool.given) for pool in report.pools] == [
-        ("method", 7, 9), ("scratch", None, 1 << 20), ("files", None, 5),
-    ]  # fmt: skip
+        ("method", 7, 9),
+        ("scratch", None, 1 << 20),
+        ("files", None, 5),
+    ]
 
 
 @for_each(
     ("ending", "uart", "count"),
     [
-        (Ending("itself", 1), reader(), 1), (Ending("timeout"), reader(lines=1), 1),
-        (Ending("not started"), reader(), 0), (Ending("cancelled"), reader(), 0),
+        (Ending("itself", 1), reader(), 1),
+        (Ending("timeout"), reader(lines=1), 1),
+        (Ending("not started"), reader(), 0),
+        (Ending("cancelled"), reader(), 0),
         (Ending("itself", 1), reader(runner_lines=1), 0),
     ],
-)  # fmt: skip
-def test_that_a_runner_that_printed_nothing_is_diagnosed_unless_nobody_waited(
-    job, ending, uart, count
-):
+)
+def test_that_a_runner_that_printed_nothing_is_diagnosed_unless_nobody_waited(job, ending, uart, count):
     assert len(report_of(job(), uart, ending, [], []).diagnoses) == count
 
 
@@ -117,26 +119,37 @@ def test_that_a_runner_that_printed_nothing_is_diagnosed_unless_nobody_waited(
     [
         (Ending("itself", 0), reader(), "The simulator printed nothing."),
         (Ending("itself", 3), reader(), "The simulator printed nothing. Its exit code was 3."),
-        (Ending("itself", -9), reader(),
-         "The simulator printed nothing. It was killed by signal 9 (SIGKILL)."),
-        (Ending("itself", -40), reader(),
-         "The simulator printed nothing. Its exit code was -40."),
+        (
+            Ending("itself", -9),
+            reader(),
+            "The simulator printed nothing. It was killed by signal 9 (SIGKILL).",
+        ),
+        (Ending("itself", -40), reader(), "The simulator printed nothing. Its exit code was -40."),
         (Ending("timeout", -15), reader(), "The simulator printed nothing."),
-        (Ending("timeout", -15), reader(runner_lines=1),
-         "The simulation did not finish within 600 s and was stopped."),
-        (Ending("itself", 0), reader(runner_lines=1, completed=True, model_ok=False),
-         "The program ran to its end, but the runner reported wrong outputs."),
-        (Ending("itself", 0), reader(runner_lines=1, completed=True, model_ok=True),
-         "The program ran to its end."),
-        (Ending("itself", 2), reader(runner_lines=1, served=1),
-         "The simulator ended after 1 of 3 samples. Its exit code was 2."),
-        (Ending("itself", 0), reader(runner_lines=1),
-         "The simulator ended before the program had finished."),
+        (
+            Ending("timeout", -15),
+            reader(runner_lines=1),
+            "The simulation did not finish within 600 s and was stopped.",
+        ),
+        (
+            Ending("itself", 0),
+            reader(runner_lines=1, completed=True, model_ok=False),
+            "The program ran to its end, but the runner reported wrong outputs.",
+        ),
+        (
+            Ending("itself", 0),
+            reader(runner_lines=1, completed=True, model_ok=True),
+            "The program ran to its end.",
+        ),
+        (
+            Ending("itself", 2),
+            reader(runner_lines=1, served=1),
+            "The simulator ended after 1 of 3 samples. Its exit code was 2.",
+        ),
+        (Ending("itself", 0), reader(runner_lines=1), "The simulator ended before the program had finished."),
     ],
-)  # fmt: skip
-def test_that_an_end_has_a_reason_with_the_code_of_a_process_that_ended_itself(
-    job, ending, uart, reason
-):
+)
+def test_that_an_end_has_a_reason_with_the_code_of_a_process_that_ended_itself(job, ending, uart, reason):
     assert report_of(job(3), uart, ending, [], []).exit_reason == reason
 
 
@@ -151,10 +164,12 @@ def test_that_the_files_of_one_sample_fit_into_a_pool_of_their_size(job, count, 
 @for_each(
     ("options", "count", "told"),
     [
-        ({"placement": "semihosting"}, 1, False), ({"placement": "embedded"}, 1, False),
-        ({"placement": "bare"}, 1, True), ({"placement": "bare"}, 0, False),
+        ({"placement": "semihosting"}, 1, False),
+        ({"placement": "embedded"}, 1, False),
+        ({"placement": "bare"}, 1, True),
+        ({"placement": "bare"}, 0, False),
     ],
-)  # fmt: skip
+)
 def test_that_inputs_that_the_runner_does_not_read_are_told(job, options, count, told):
     made = job(count, runner(**options, program=PROGRAM.data))
     assert any("built-in inputs" in note for note in prepare(made)) is told

@@ -58,9 +58,7 @@ def dump(events, shared):
         struct.pack_into("<I", made, mark, len(made) - mark)
 
     def table(*fields):
-        vtable = struct.pack(
-            f"<HH{len(fields)}H", 4 + 2 * len(fields), 4 + 4 * len(fields), *fields
-        )
+        vtable = struct.pack(f"<HH{len(fields)}H", 4 + 2 * len(fields), 4 + 4 * len(fields), *fields)
         made.extend(bytes(-len(made) % 4) + vtable + bytes(-len(vtable) % 4))
         begin = len(made)
         made.extend(struct.pack("<i", len(vtable) + -len(vtable) % 4) + bytes(4 * len(fields)))
@@ -109,17 +107,19 @@ def recorded(*runs, inputs=()):
 
     def event(ended, **given):
         fields = {**DEFAULTS, **given}
-        name, delegate = (
-            builder.CreateString(fields["name"]),
-            builder.CreateString(fields["delegate"]),
-        )
+        name, delegate = (builder.CreateString(fields["name"]), builder.CreateString(fields["delegate"]))
         text, whole = builder.PrependUOffsetTRelativeSlot, builder.PrependInt32Slot
         long = builder.PrependUint64Slot
         profile = table(
-            8, (0, text, name), (1, whole, fields["chain"]), (2, whole, fields["id"]),
-            (3, whole, fields["number"]), (4, text, delegate), (6, long, fields["begun"]),
+            8,
+            (0, text, name),
+            (1, whole, fields["chain"]),
+            (2, whole, fields["id"]),
+            (3, whole, fields["number"]),
+            (4, text, delegate),
+            (6, long, fields["begun"]),
             (7, long, ended),
-        )  # fmt: skip
+        )
         return table(4, (0, text, profile))
 
     made = []
@@ -158,10 +158,7 @@ def test_that_the_cycles_of_several_runs_are_averaged():
 
 def test_that_runs_are_joined_if_they_have_the_same_events_and_input():
     """Fields that are absent are as if they had the default of the schema: -1."""
-    first, second = (
-        [{"name": "a", "ended": 10}],
-        [{"name": "a", "id": -1, "number": -1, "ended": 30}],
-    )
+    first, second = ([{"name": "a", "ended": 10}], [{"name": "a", "id": -1, "number": -1, "ended": 30}])
     assert found(recorded(first, second)) == [("a", "runtime", 20.0, 2)]
     other = [{"name": "a", "id": 5, "ended": 30}]
     assert [cycles for _, _, cycles, _ in found(recorded(first, other))] == [10.0, 30.0]
@@ -201,9 +198,11 @@ def test_that_a_counter_of_32_bits_wraps_around(begun, ended, cycles):
 
 def test_that_events_stand_in_the_order_of_their_instructions():
     run = [
-        {"name": "a", "id": 1, "ended": 1}, {"name": "b", "id": 2, "ended": 1},
-        {"name": "c", "id": 1, "chain": 1, "ended": 1}, {"name": "d", "id": 1, "ended": 1},
-    ]  # fmt: skip
+        {"name": "a", "id": 1, "ended": 1},
+        {"name": "b", "id": 2, "ended": 1},
+        {"name": "c", "id": 1, "chain": 1, "ended": 1},
+        {"name": "d", "id": 1, "ended": 1},
+    ]
     assert [name for name, *_ in found(recorded(run))] == ["a", "d", "b", "c"]
 
 

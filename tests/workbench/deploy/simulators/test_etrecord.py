@@ -29,10 +29,12 @@ DELEGATES = {"forward": {"0": {"name": "EthosUBackend", "delegate_map": None}}}
 
 def record(**changed):
     entries = {
-        "ETRECORD_V0": "", "edge_dialect_exported_program/forward": json.dumps(
-            {"graph_module": {"graph": {"nodes": NODES}}}),
-        "debug_handle_map": json.dumps(HANDLES), "delegate_map": json.dumps(DELEGATES), **changed,
-    }  # fmt: skip
+        "ETRECORD_V0": "",
+        "edge_dialect_exported_program/forward": json.dumps({"graph_module": {"graph": {"nodes": NODES}}}),
+        "debug_handle_map": json.dumps(HANDLES),
+        "delegate_map": json.dumps(DELEGATES),
+        **changed,
+    }
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, text in entries.items():
@@ -50,28 +52,32 @@ def test_that_instructions_have_operators_and_modules():
     assert read.instructions[0].operators == ("aten.convolution.default", "aten.relu.default")
     assert read.instructions[0].modules == ("body.conv", "body.act")
     assert read.instructions[1].modules == ("",)
-    events = [event("DELEGATE_CALL", "npu", 0), event("topk.values", "cpu", 1),
-              event("Method::execute", "runtime", None)]  # fmt: skip
-    assert [what.modules for _, what in located(events, read)] == [
-        ("body.conv", "body.act"), ("",), (),
-    ]  # fmt: skip
+    events = [
+        event("DELEGATE_CALL", "npu", 0),
+        event("topk.values", "cpu", 1),
+        event("Method::execute", "runtime", None),
+    ]
+    assert [what.modules for _, what in located(events, read)] == [("body.conv", "body.act"), ("",), ()]
 
 
 def test_that_the_run_of_another_program_is_refused():
-    for other in (event("add.out", "cpu", 7), event("add.out", "cpu", 0),
-                  event("DELEGATE_CALL", "npu", 1)):  # fmt: skip
+    for other in (event("add.out", "cpu", 7), event("add.out", "cpu", 0), event("DELEGATE_CALL", "npu", 1)):
         with refused("etdump-of-another-program"):
             list(located([other], read_record(record())))
 
 
 def test_that_damaged_records_are_refused(monkeypatch):
     for changed in (
-        {"ETRECORD_V0": None}, {"debug_handle_map": None}, {"debug_handle_map": "{"},
-        {"debug_handle_map": "[]"}, {"debug_handle_map": '{"forward": {"x": 1}}'},
-        {"delegate_map": '{"forward": {"x": 1}}'}, {"delegate_map": "3"},
+        {"ETRECORD_V0": None},
+        {"debug_handle_map": None},
+        {"debug_handle_map": "{"},
+        {"debug_handle_map": "[]"},
+        {"debug_handle_map": '{"forward": {"x": 1}}'},
+        {"delegate_map": '{"forward": {"x": 1}}'},
+        {"delegate_map": "3"},
         {"edge_dialect_exported_program/forward": '{"graph_module": 3}'},
         {"edge_dialect_exported_program/forward": "[" * 100_000},
-    ):  # fmt: skip
+    ):
         with refused("etrecord-unreadable"):
             read_record(record(**changed))
     monkeypatch.setattr(etrecord, "_MAX_ENTRY_BYTES", 10)

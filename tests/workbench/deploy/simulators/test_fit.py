@@ -49,11 +49,7 @@ PROGRAMS = Path(__file__).parents[3] / "data" / "programs"
     [
         ({}, "ethos-u55-256", "runner-program-target-mismatch"),
         ({"family": "u85"}, "ethos-u55-128", "runner-npu-mismatch"),
-        (
-            {"pools": {"fast scratch": 4096}},
-            "ethos-u55-128",
-            "runner-memory-mode-mismatch",
-        ),
+        ({"pools": {"fast scratch": 4096}}, "ethos-u55-128", "runner-memory-mode-mismatch"),
         ({"backend": False}, "ethos-u55-128", "runner-without-ethos-u"),
         ({"pools": {"method": 9}}, "ethos-u55-128", "runner-pool-too-small"),
         ({"pools": {"scratch": 9}}, "ethos-u55-128", "runner-pool-too-small"),
@@ -85,9 +81,8 @@ def with_section(data, number, field, value):
 
 @for_each(
     ("machine", "name"),
-    [(3, "x86;"), (40, "Arm;"), (62, "x86-64;"), (183, "64-bit Arm;"), (243, "RISC-V;"),
-     (8, "machine 8;")],
-)  # fmt: skip
+    [(3, "x86;"), (40, "Arm;"), (62, "x86-64;"), (183, "64-bit Arm;"), (243, "RISC-V;"), (8, "machine 8;")],
+)
 def test_that_the_processor_of_a_wrong_runner_is_named(bench, machine, name):
     """The numbers are those of e_machine in the ELF specification; class 2 is 64 bits."""
     path = bench.runner()
@@ -123,9 +118,7 @@ class Planned(Program):
 
 def test_that_the_third_planned_memory_is_the_fast_one():
     """ExecuTorch's runner takes the memory with the id 3, and ids begin at 1, from a fast pool."""
-    assert needs(Planned([10, 20]), 0) == {
-        "method": 30, "planned fast memory": 0, "scratch": 0, "files": 0,
-    }  # fmt: skip
+    assert needs(Planned([10, 20]), 0) == {"method": 30, "planned fast memory": 0, "scratch": 0, "files": 0}
     assert needs(Planned([10, 20, 5, 1]), 0)["planned fast memory"] == 5
     assert needs(Planned([10, 20, 5, 1]), 0)["method"] == 31
 
@@ -147,9 +140,9 @@ def test_that_a_pool_that_a_runner_lacks_has_no_bytes():
     check_fit(Planned([0, 0, 0]), bare({"method": 9}), device_of("ethos-u55-128"))
 
 
-@for_each(("placement", "codes"), [
-    ("semihosting", ["runner-pool-too-small"]), ("embedded", []), ("bare", []),
-])  # fmt: skip
+@for_each(
+    ("placement", "codes"), [("semihosting", ["runner-pool-too-small"]), ("embedded", []), ("bare", [])]
+)
 def test_that_only_a_runner_that_reads_the_program_needs_a_pool_for_files(bench, placement, codes):
     runner = read_runner(bench.runner(placement=placement, pools={"files": 9}))
     program = Program("net", bench.program().read_bytes())
@@ -251,22 +244,38 @@ def test_that_the_command_line_is_the_one_of_the_toolchains_own_script(tmp_path)
     run = Run(device_of("ethos-u85-256"), "semihosting", 2, fast=True, timelimit_s=60)
     assert command(tmp_path / "FVP_Corstone_SSE-320", tmp_path, run) == [
         str(tmp_path / "FVP_Corstone_SSE-320"),
-        "-C", "mps4_board.subsystem.ethosu.num_macs=256",
-        "-C", "mps4_board.visualisation.disable-visualisation=1",
-        "-C", "vis_hdlcd.disable_visualisation=1",
-        "-C", "mps4_board.telnetterminal0.start_telnet=0",
-        "-C", "mps4_board.uart0.out_file='-'",
-        "-C", "mps4_board.uart0.unbuffered_output=1",
-        "-C", "mps4_board.uart0.shutdown_on_eot=1",
-        "-C", "mps4_board.subsystem.ethosu.extra_args='--fast'",
-        "-C", "mps4_board.subsystem.cpu0.semihosting-enable=1",
-        "-C", "mps4_board.subsystem.cpu0.semihosting-stack_base=0",
-        "-C", "mps4_board.subsystem.cpu0.semihosting-heap_limit=0",
-        "-C", f"mps4_board.subsystem.cpu0.semihosting-cwd={tmp_path}",
-        "-C", "mps4_board.subsystem.cpu0.semihosting-cmd_line="
-              "'executor_runner -m program.pte -o out -i i0.bin -i i1.bin'",
-        "-a", "runner.elf", "--timelimit", "60",
-    ]  # fmt: skip
+        "-C",
+        "mps4_board.subsystem.ethosu.num_macs=256",
+        "-C",
+        "mps4_board.visualisation.disable-visualisation=1",
+        "-C",
+        "vis_hdlcd.disable_visualisation=1",
+        "-C",
+        "mps4_board.telnetterminal0.start_telnet=0",
+        "-C",
+        "mps4_board.uart0.out_file='-'",
+        "-C",
+        "mps4_board.uart0.unbuffered_output=1",
+        "-C",
+        "mps4_board.uart0.shutdown_on_eot=1",
+        "-C",
+        "mps4_board.subsystem.ethosu.extra_args='--fast'",
+        "-C",
+        "mps4_board.subsystem.cpu0.semihosting-enable=1",
+        "-C",
+        "mps4_board.subsystem.cpu0.semihosting-stack_base=0",
+        "-C",
+        "mps4_board.subsystem.cpu0.semihosting-heap_limit=0",
+        "-C",
+        f"mps4_board.subsystem.cpu0.semihosting-cwd={tmp_path}",
+        "-C",
+        "mps4_board.subsystem.cpu0.semihosting-cmd_line="
+        "'executor_runner -m program.pte -o out -i i0.bin -i i1.bin'",
+        "-a",
+        "runner.elf",
+        "--timelimit",
+        "60",
+    ]
 
 
 def test_that_a_command_line_that_would_be_cut_is_refused(tmp_path):
@@ -330,9 +339,7 @@ def test_that_a_simulators_own_python_is_used_and_ours_is_not(tmp_path):
     (tmp_path / "python" / "lib").mkdir(parents=True)
     binary = tmp_path / "models" / "Linux64_GCC-9.3" / "FVP_Corstone_SSE-320"
     made = environment(binary, {"PYTHONPATH": "/ours", "LD_LIBRARY_PATH": "/before"})
-    assert made == {
-        "LD_LIBRARY_PATH": f"{tmp_path}/python/lib:/before", "PYTHONHOME": f"{tmp_path}/python",
-    }  # fmt: skip
+    assert made == {"LD_LIBRARY_PATH": f"{tmp_path}/python/lib:/before", "PYTHONHOME": f"{tmp_path}/python"}
 
 
 def test_that_machine_settings_survive_and_damaged_ones_are_told():
@@ -421,9 +428,7 @@ def test_that_the_setup_of_a_target_is_what_this_machine_has(bench):
     assert code() == "runner-unreadable"
     save_settings(MachineSettings(runners=(str(first),), simulators={"u55": str(simulator)}))
     made = code()
-    assert (made.device.target, made.runner.path, made.installed.path) == (
-        "ethos-u55-128", first, simulator
-    )  # fmt: skip
+    assert (made.device.target, made.runner.path, made.installed.path) == ("ethos-u55-128", first, simulator)
     assert made.address is None
     adopt_runner(first, 0x1000)
     assert code().address == 0x1000

@@ -42,9 +42,8 @@ def test_that_several_samples_stand_along_the_first_axis(tmp_path):
 @for_each("count", [1, 2, 3])
 @for_each(
     ("shape", "given"),
-    [([1, 4], (1, 4)), ([1, 4], (1, 1, 4)), ([2, 4], (2, 4)), ([4], (4,)), ([4], (1, 4)),
-     ([], (1,))],
-)  # fmt: skip
+    [([1, 4], (1, 4)), ([1, 4], (1, 1, 4)), ([2, 4], (2, 4)), ([4], (4,)), ([4], (1, 4)), ([], (1,))],
+)
 def test_that_any_number_of_samples_may_be_stacked(tmp_path, count, shape, given):
     spec = {"type": "tensor", "dtype": "int8", "shape": shape}
     array = np.zeros((given[0] * count, *given[1:]), np.int8)
@@ -61,10 +60,15 @@ def test_that_a_part_of_a_sample_is_no_sample(tmp_path):
 @for_each(
     ("name", "array"),
     [
-        ("x.npy", X.astype(np.float64)), ("x.npy", X.reshape(1, 3, 2)), ("x.npy", X[0]),
-        ("x.bin", X[:, :1]), ("x.bin", X[:0]), ("x.npy", X[:0]), ("x.npy", X[:0, None]),
+        ("x.npy", X.astype(np.float64)),
+        ("x.npy", X.reshape(1, 3, 2)),
+        ("x.npy", X[0]),
+        ("x.bin", X[:, :1]),
+        ("x.bin", X[:0]),
+        ("x.npy", X[:0]),
+        ("x.npy", X[:0, None]),
     ],
-)  # fmt: skip
+)
 def test_that_a_wrong_type_or_shape_is_named(tmp_path, name, array):
     with refused("simulator-input-unfit") as caught:
         read_samples([written(tmp_path, name, array)], [A])

@@ -60,12 +60,8 @@ def test_that_a_process_without_its_last_input_has_all_of_its_time(started, monk
     assert text == "go\n"
 
 
-@for_each(
-    ("until", "last", "by"), [("read word", b"", "timeout"), ("cat >/dev/null", None, "served")]
-)
-def test_that_a_process_that_closes_its_output_and_stays_is_ended(
-    started, monkeypatch, until, last, by
-):
+@for_each(("until", "last", "by"), [("read word", b"", "timeout"), ("cat >/dev/null", None, "served")])
+def test_that_a_process_that_closes_its_output_and_stays_is_ended(started, monkeypatch, until, last, by):
     monkeypatch.setattr(process, "_LEAVE_S", 0.02)
     asked = iter(range(1000))
     script = f"{until}; exec >&- 2>&-; exec /bin/sleep 60"
@@ -73,9 +69,7 @@ def test_that_a_process_that_closes_its_output_and_stays_is_ended(
     assert ending.by == by
 
 
-def test_that_all_text_of_a_process_is_read_and_its_children_are_not_waited_for(
-    started, monkeypatch
-):
+def test_that_all_text_of_a_process_is_read_and_its_children_are_not_waited_for(started, monkeypatch):
     monkeypatch.setattr(process, "_CHUNK", 1)
     ending, text = started("/bin/sleep 60 & echo hello")
     assert (ending.by, ending.code, text) == ("itself", 0, "hello\n")
@@ -117,10 +111,14 @@ def test_that_a_plain_run_is_exact_untraced_and_of_one_sample(tmp_path):
 @for_each(
     ("placement", "address", "reads"),
     [
-        ("semihosting", None, True), ("embedded", None, True), ("unknown", None, True),
-        ("bare", None, False), ("semihosting", 16, False), ("bare", 16, False),
+        ("semihosting", None, True),
+        ("embedded", None, True),
+        ("unknown", None, True),
+        ("bare", None, False),
+        ("semihosting", 16, False),
+        ("bare", 16, False),
     ],
-)  # fmt: skip
+)
 def test_that_only_a_runner_without_an_address_reads_files(tmp_path, placement, address, reads):
     words = command(tmp_path / "fvp", tmp_path, Run(U55, placement, 1, address=address))
     assert any("semihosting" in word for word in words) == reads

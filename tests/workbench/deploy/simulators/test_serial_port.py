@@ -116,14 +116,10 @@ def test_that_the_time_is_over_behind_its_end(read, monkeypatch, time, succeeded
     assert report.succeeded == succeeded
 
 
-def test_that_a_program_that_does_not_end_is_told_from_a_board_that_prints_nothing(
-    read, monkeypatch
-):
+def test_that_a_program_that_does_not_end_is_told_from_a_board_that_prints_nothing(read, monkeypatch):
     for lines, told in (([START], "did not end within 30 s"), ([], "printed nothing within 30 s")):
         clock = iter([100.0] * 3)
-        monkeypatch.setattr(
-            board, "time", SimpleNamespace(monotonic=lambda c=clock: next(c, 131.0))
-        )
+        monkeypatch.setattr(board, "time", SimpleNamespace(monotonic=lambda c=clock: next(c, 131.0)))
         assert told in read(lines, unplugged=False)[0].report.exit_reason
 
 
@@ -135,9 +131,12 @@ def test_that_the_time_taken_is_told_in_milliseconds(read, monkeypatch):
 
 @for_each(
     ("port", "opens"),
-    [("/dev/ttyACM0", "Serial"), ("socket://host:1", "serial_for_url"),
-     ("rfc2217://host:1", "serial_for_url")],
-)  # fmt: skip
+    [
+        ("/dev/ttyACM0", "Serial"),
+        ("socket://host:1", "serial_for_url"),
+        ("rfc2217://host:1", "serial_for_url"),
+    ],
+)
 def test_that_ports_of_other_machines_are_opened_by_their_address(read, monkeypatch, port, opens):
     opened = []
 

@@ -140,9 +140,10 @@ execute(words, Path("/"), {}, Path(sys.argv[1]), 3600, Hooks(lambda text: print(
 
 def test_that_a_process_that_is_killed_leaves_no_simulator(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-c", RUNS_A_SIMULATOR, tmp_path / "log"], stdout=subprocess.PIPE,
+        [sys.executable, "-c", RUNS_A_SIMULATOR, tmp_path / "log"],
+        stdout=subprocess.PIPE,
         env={"PYTHONPATH": str(PROGRAMS.parents[3])},
-    )  # fmt: skip
+    )
     child = int(process.stdout.readline())
     assert not gone(child)
     process.kill()
@@ -189,9 +190,7 @@ def test_that_a_program_at_an_address_is_loaded_there(bench):
 def test_that_fast_runs_say_that_their_cycles_mean_nothing(bench):
     report = bench.run(fast=True).report
     assert report.succeeded
-    assert report.explanation == (
-        "Run with --fast: outputs are exact, cycles and counters are meaningless.",
-    )
+    assert report.explanation == ("Run with --fast: outputs are exact, cycles and counters are meaningless.",)
 
 
 def test_that_a_disk_that_is_full_when_outputs_are_written_is_no_success(bench):

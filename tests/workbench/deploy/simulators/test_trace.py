@@ -18,8 +18,7 @@ ONE_QUICK = ["u55", *(pytest.param(f, marks=pytest.mark.slow) for f in ("u65", "
 
 def written(path, *readings, more=()):
     events = [
-        {"tid": "qread", "ph": "C", "ts": cycle, "args": {"qread": offset // 4}}
-        for offset, cycle in readings
+        {"tid": "qread", "ph": "C", "ts": cycle, "args": {"qread": offset // 4}} for offset, cycle in readings
     ]
     path.write_bytes(gzip.compress(json.dumps({"traceEvents": [*more, *events]}).encode()))
     return path
@@ -27,15 +26,34 @@ def written(path, *readings, more=()):
 
 def report(delegate, *commands, rows=2):
     figures = dict.fromkeys(
-        ("cycles_total", "cycles_vela", "cycles_npu", "inference_ms", "sram_bytes",
-         "flash_bytes", "macs",
-         "weights_bytes", "encoded_weights_bytes", "command_stream_bytes", "scratch_bytes"), 0,
-    )  # fmt: skip
+        (
+            "cycles_total",
+            "cycles_vela",
+            "cycles_npu",
+            "inference_ms",
+            "sram_bytes",
+            "flash_bytes",
+            "macs",
+            "weights_bytes",
+            "encoded_weights_bytes",
+            "command_stream_bytes",
+            "scratch_bytes",
+        ),
+        0,
+    )
     row = VelaOperation(
-        name="", operator="", module="", tosa="", cycles=10, cycles_vela=10, npu_cycles=0,
-        macs=0, sram_cycles=0,
-        external_cycles=0, staging_bytes=0,
-    )  # fmt: skip
+        name="",
+        operator="",
+        module="",
+        tosa="",
+        cycles=10,
+        cycles_vela=10,
+        npu_cycles=0,
+        macs=0,
+        sram_cycles=0,
+        external_cycles=0,
+        staging_bytes=0,
+    )
     made = [NpuCommand(offset=offset, operation=operation) for offset, operation in commands]
     return VelaReport(**figures, delegate=delegate, operations=(row,) * rows, commands=made)
 

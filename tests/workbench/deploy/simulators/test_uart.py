@@ -51,9 +51,13 @@ def counts(reader):
 
 def found(reader):
     return (
-        reader.measurements, reader.pools, reader.completed, reader.model_ok, reader.diagnoses,
+        reader.measurements,
+        reader.pools,
+        reader.completed,
+        reader.model_ok,
+        reader.diagnoses,
         reader.lines,
-    )  # fmt: skip
+    )
 
 
 def test_that_a_run_is_read():
@@ -64,9 +68,7 @@ def test_that_a_run_is_read():
     assert measurement.delegations == 4
     assert measurement.of("NPU_IDLE") == 44
     pools = {pool.name: (pool.used, pool.given) for pool in reader.pools.values()}
-    assert pools == {
-        "files": (5000, 62914560), "method": (4192, 62914560), "scratch": (None, 2097152),
-    }  # fmt: skip
+    assert pools == {"files": (5000, 62914560), "method": (4192, 62914560), "scratch": (None, 2097152)}
     assert reader.completed
     assert reader.model_ok
     assert not reader.diagnoses
@@ -111,9 +113,7 @@ def test_that_a_line_without_its_number_means_one_inference_or_the_first_test():
 
 
 def test_that_lines_are_counted_as_they_are_and_empty_ones_are_not():
-    reader = read(
-        f"{RUNNER}one\n\n  \nplain\nE [executorch:a.cpp:1 f()] two\nOutput[0][0]: (int) 1"
-    )
+    reader = read(f"{RUNNER}one\n\n  \nplain\nE [executorch:a.cpp:1 f()] two\nOutput[0][0]: (int) 1")
     assert (reader.lines, reader.runner_lines, reader.errors) == (4, 2, 1)
 
 
@@ -134,9 +134,10 @@ STOPPED = "Info: Simulation is stopping. Reason: "
     [
         ([f"{STOPPED}CPU time has been exceeded."], True),
         ([f"{STOPPED}CPU time has been exceeded.", f"{STOPPED}User."], True),
-        ([f"{STOPPED}User."], False), (["The time has been exceeded."], False),
+        ([f"{STOPPED}User."], False),
+        (["The time has been exceeded."], False),
     ],
-)  # fmt: skip
+)
 def test_that_only_the_simulators_own_words_tell_that_the_time_is_over(lines, is_over):
     assert read("\n".join(lines)).out_of_time is is_over
 
@@ -144,11 +145,16 @@ def test_that_only_the_simulators_own_words_tell_that_the_time_is_over(lines, is
 @for_each(
     ("line", "count"),
     [
-        ("Hello.", 0), ("Error: x", 1), ("the executor stopped", 1), (f"{STOPPED}User.", 1),
-        (f"{RUNNER}Malformed vela_bin_stream found", 0), (f"{RUNNER}something failed", 0),
-        (f"{RUNNER}kernel 'a' not found.", 1), ("E [executorch:a.cpp:1 f()] fine", 1),
+        ("Hello.", 0),
+        ("Error: x", 1),
+        ("the executor stopped", 1),
+        (f"{STOPPED}User.", 1),
+        (f"{RUNNER}Malformed vela_bin_stream found", 0),
+        (f"{RUNNER}something failed", 0),
+        (f"{RUNNER}kernel 'a' not found.", 1),
+        ("E [executorch:a.cpp:1 f()] fine", 1),
     ],
-)  # fmt: skip
+)
 def test_that_a_line_is_a_failure_if_it_is_loud_or_known(line, count):
     assert len(read(line).diagnoses) == count
 
@@ -156,9 +162,7 @@ def test_that_a_line_is_a_failure_if_it_is_loud_or_known(line, count):
 def test_that_no_more_counters_are_taken_than_any_npu_could_have():
     given = [f"{PREFIX}ethosu_pmu_cntr{i} : {i} (0.00)" for i in range(70)]
     events = f"{PREFIX}Ethos-U PMU Events:[{', '.join(f'E{i}' for i in range(70))}]"
-    (counted,) = counts(
-        read("\n".join([*given[:3], f"{PREFIX}ethosu_other : 9", *given[3:], events]))
-    )
+    (counted,) = counts(read("\n".join([*given[:3], f"{PREFIX}ethosu_other : 9", *given[3:], events])))
     assert counted == {f"E{i}": i for i in range(64)}
 
 
@@ -178,9 +182,7 @@ def test_that_a_pool_without_a_name_or_a_size_is_passed_over(line):
 
 def test_that_only_so_many_verdicts_and_measurements_are_kept(monkeypatch):
     monkeypatch.setattr(log_parser, "_KEPT_MEASUREMENTS", 2)
-    reader = read(
-        "".join(f"{RUNNER}TEST: BundleIO index[{i}] Test_result: PASS\n" for i in range(4))
-    )
+    reader = read("".join(f"{RUNNER}TEST: BundleIO index[{i}] Test_result: PASS\n" for i in range(4)))
     assert [check.index for check in reader.bundle] == [0, 1]
     events = f"{PREFIX}Ethos-U PMU Events:[]\n"
     reader = read("".join(f"{PREFIX}NPU Inferences : {i}\n{events}" for i in range(4)))
@@ -222,8 +224,8 @@ LINES = {
     "in SLOW_MEMORY_REGION": "method pool",
     "F [executorch:a.cpp:1 f()] Planned buffer 2 uses mem_id=3/FAST_MEMORY_REGION, but "
     "ET_ARM_BAREMETAL_PLANNED_FAST_MEMORY_SIZE is not set": "fast memory",
-    "E [executorch:E.cpp:1 f()] Failed to allocate scratch buffer of 9 bytes from temp_allocator":
-        "scratch pool",
+    "E [executorch:E.cpp:1 f()] Failed to allocate scratch buffer of 9 bytes from "
+    "temp_allocator": "scratch pool",
     "E [executorch:o.cpp:1 f()] kernel 'aten::add.out' not found.": "not linked",
     "E [executorch:m.cpp:1 f()] There are 2 instructions don't have corresponding operator "
     "registered": "not linked",
@@ -233,14 +235,13 @@ LINES = {
     "E [executorch:m.cpp:1 f()] Init failed for backend EthosUBackend: 0x21": "memory allocation",
     "E [executorch:r.cpp:1 f()] input size (4) and tensor size (8) mismatch!": "another size",
     "F [executorch:r.cpp:1 f()] Not right number of parameters!": "command line",
-    "E [executorch:r.cpp:1 f()] Could not open file i0.bin (errno: 2) for reading, exiting!":
-        "did not find its files",
-    "I [executorch:r.cpp:1 f()] Loading of method forward failed with status 0x14":
-        "operator missing",
+    "E [executorch:r.cpp:1 f()] Could not open file i0.bin (errno: 2) for reading, "
+    "exiting!": "did not find its files",
+    "I [executorch:r.cpp:1 f()] Loading of method forward failed with status 0x14": "operator missing",
     "Info: Simulation is stopping. Reason: CPU time has been exceeded.": "time limit",
     "Hard fault. irq=-13": "fault",
     "E [executorch:r.cpp:1 f()] something never heard of": "reported an error",
-}  # fmt: skip
+}
 
 
 @for_each(("line", "cause"), LINES.items())
@@ -274,24 +275,41 @@ def test_that_memory_stays_bounded_whatever_is_printed():
 @for_each(
     ("line", "level"),
     [
-        (RUNNER + "x", "info"), ("D [executorch:a:1 f()] x", "debug"),
-        ("F [executorch:a:1 f()] x", "error"), ("Hard fault.", "error"),
-        ("Warning: x", "warning"), ("Output[0][1]: (char) 3", "plain"),
+        (RUNNER + "x", "info"),
+        ("D [executorch:a:1 f()] x", "debug"),
+        ("F [executorch:a:1 f()] x", "error"),
+        ("Hard fault.", "error"),
+        ("Warning: x", "warning"),
+        ("Output[0][1]: (char) 3", "plain"),
     ],
-)  # fmt: skip
+)
 def test_that_lines_have_levels(line, level):
     assert level_of(line) == level
 
 
 # Names in runtime/core/error.h of ExecuTorch 1.5.1.
 STATUSES = {
-    1: "Internal", 2: "InvalidState", 3: "EndOfMethod", 4: "AlreadyLoaded", 16: "NotSupported",
-    17: "NotImplemented", 18: "InvalidArgument", 19: "InvalidType", 20: "OperatorMissing",
-    21: "RegistrationExceedingMaxKernels", 22: "RegistrationAlreadyRegistered", 32: "NotFound",
-    33: "MemoryAllocationFailed", 34: "AccessFailed", 35: "InvalidProgram",
-    36: "InvalidExternalData", 37: "OutOfResources", 48: "DelegateInvalidCompatibility",
-    49: "DelegateMemoryAllocationFailed", 50: "DelegateInvalidHandle",
-}  # fmt: skip
+    1: "Internal",
+    2: "InvalidState",
+    3: "EndOfMethod",
+    4: "AlreadyLoaded",
+    16: "NotSupported",
+    17: "NotImplemented",
+    18: "InvalidArgument",
+    19: "InvalidType",
+    20: "OperatorMissing",
+    21: "RegistrationExceedingMaxKernels",
+    22: "RegistrationAlreadyRegistered",
+    32: "NotFound",
+    33: "MemoryAllocationFailed",
+    34: "AccessFailed",
+    35: "InvalidProgram",
+    36: "InvalidExternalData",
+    37: "OutOfResources",
+    48: "DelegateInvalidCompatibility",
+    49: "DelegateMemoryAllocationFailed",
+    50: "DelegateInvalidHandle",
+}
 
 
 @for_each(("status", "name"), STATUSES.items())

@@ -135,9 +135,7 @@ def partition_reasons() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def watched_passes(
-    edge: Callable[[bool], None], passes: Callable[[str, int, int], None]
-) -> Iterator[None]:
+def watched_passes(edge: Callable[[bool], None], passes: Callable[[str, int, int], None]) -> Iterator[None]:
     """Watch how far the lowering in the block is; nothing is watched with unknown versions.
 
     Args:
@@ -175,8 +173,6 @@ def watched_passes(
 
     with ExitStack() as stack:
         stack.enter_context(replaced(edge_programs, "_generate_edge_program", watched_generate))
-        stack.enter_context(
-            replaced(arm_pass_manager.ArmPassManager, "_transform", watched_transform)
-        )
+        stack.enter_context(replaced(arm_pass_manager.ArmPassManager, "_transform", watched_transform))
         stack.enter_context(replaced(adapter, "call", watched_call))
         yield

@@ -16,10 +16,7 @@ from executorch.backends.arm._passes.arm_pass_utils import (
     is_param_node,
     is_persistent_buffer,
 )
-from executorch.backends.transforms.utils import (
-    create_constant_placeholder,
-    delete_constant_placeholder,
-)
+from executorch.backends.transforms.utils import create_constant_placeholder, delete_constant_placeholder
 from executorch.exir.dialects._ops import ops as exir_ops
 from torch import fx
 
@@ -195,9 +192,7 @@ def joined_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             continue
         inputs = node.all_input_nodes[:1] if node.target in _JOINING[1:] else node.args[0]
         for value in dict.fromkeys(inputs):
-            if _loses_its_place(value, delegate.is_u55) and (
-                copied := copied_before(graph, value, node)
-            ):
+            if _loses_its_place(value, delegate.is_u55) and (copied := copied_before(graph, value, node)):
                 node.replace_input_with(value, copied)
                 yield node.name
 

@@ -9,18 +9,12 @@ from typing import Any
 
 import torch
 from executorch.backends.arm._passes.arm_pass_manager import ArmPassManager
-from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import (
-    FoldScalarMulIntoConvPass,
-)
+from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import FoldScalarMulIntoConvPass
 from executorch.backends.arm._passes.insert_int32_casts_after_int64_placeholders import (
     InsertInt32CastsAfterInt64PlaceholdersPass,
 )
-from executorch.backends.arm._passes.normalize_while_initial_args_pass import (
-    NormalizeWhileInitialArgsPass,
-)
-from executorch.backends.transforms.replace_scalar_with_tensor import (
-    ReplaceScalarWithTensorArgPass,
-)
+from executorch.backends.arm._passes.normalize_while_initial_args_pass import NormalizeWhileInitialArgsPass
+from executorch.backends.transforms.replace_scalar_with_tensor import ReplaceScalarWithTensorArgPass
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import _ExportPassBase
 from torch import fx
@@ -278,13 +272,9 @@ def _without_dimensions(part: fx.GraphModule) -> Iterator[str]:
 
 
 _ARM = "executorch.backends.arm._passes"
-_SCALARS = (
-    "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
-)
+_SCALARS = "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
 _MANAGER = f"{_ARM}.arm_pass_manager:ArmPassManager"
-_INTEGERS = (
-    f"{_ARM}.insert_int32_casts_after_int64_placeholders:InsertInt32CastsAfterInt64PlaceholdersPass"
-)
+_INTEGERS = f"{_ARM}.insert_int32_casts_after_int64_placeholders:InsertInt32CastsAfterInt64PlaceholdersPass"
 _LOOPS = f"{_ARM}.normalize_while_initial_args_pass:NormalizeWhileInitialArgsPass"
 # By correction, the functions whose work it copies or replaces, each with the digest of its code;
 # one set for each release that has another.

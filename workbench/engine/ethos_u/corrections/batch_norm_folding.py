@@ -14,12 +14,7 @@ from torchao.quantization.pt2e.utils import (
     _is_linear_node,
 )
 
-from .graph_writer import (
-    Writer,
-    constant_of,
-    finished,
-    floating_calls,
-)
+from .graph_writer import Writer, constant_of, finished, floating_calls
 
 _ATEN = torch.ops.aten
 _WEIGHTS = (1, 2)

@@ -53,9 +53,7 @@ def pool_zero_points(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     """
     del delegate
     number = 0
-    for node in graph.find_nodes(
-        op="call_function", target=exir_ops.backend.tosa.AVG_POOL2D.default
-    ):
+    for node in graph.find_nodes(op="call_function", target=exir_ops.backend.tosa.AVG_POOL2D.default):
         # Input and output have one zero point each.
         is_wrong = [_is_quantized_again(zero) for zero in node.args[1:3]]
         for zero in node.args[1:3]:

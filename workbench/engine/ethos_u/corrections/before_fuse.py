@@ -6,9 +6,7 @@ A correction gets the graph and its delegate, and yields the names of the nodes 
 from collections.abc import Iterator
 from typing import Any
 
-from executorch.backends.arm._passes.fuse_quantized_activation_pass import (
-    FuseQuantizedActivationPass,
-)
+from executorch.backends.arm._passes.fuse_quantized_activation_pass import FuseQuantizedActivationPass
 from executorch.backends.arm._passes.quant_args import QuantArgs
 from executorch.backends.arm.constants import DEQUANT_PER_TENSOR_OP, QUANT_PER_TENSOR_OP
 from executorch.exir.dialects._ops import ops as exir_ops

@@ -6,12 +6,7 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from .graph_writer import (
-    Writer,
-    constant_of,
-    finished,
-    is_written,
-)
+from .graph_writer import Writer, constant_of, finished, is_written
 
 _ATEN = torch.ops.aten
 
@@ -42,9 +37,7 @@ def folded_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
                 reader.replace_input_with(node, constant)
             done.append(node.name)
     for node in [
-        known_node
-        for known_node in known
-        if known_node.op == "get_attr" and _is_limited(known[known_node])
+        known_node for known_node in known if known_node.op == "get_attr" and _is_limited(known[known_node])
     ]:
         value = _unlimited(known[node].clone())
         node.replace_all_uses_with(Writer(module, node).constant("mask_folded", value))
@@ -52,9 +45,7 @@ def folded_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
     return finished(module, done)
 
 
-def _known_values(
-    module: fx.GraphModule,
-) -> tuple[dict[fx.Node, torch.Tensor], dict[fx.Node, int]]:
+def _known_values(module: fx.GraphModule) -> tuple[dict[fx.Node, torch.Tensor], dict[fx.Node, int]]:
     """Return the values that depend on no input, and the number of elements they are made of."""
     known = dict[fx.Node, torch.Tensor]()
     made_of = dict[fx.Node, int]()
@@ -85,9 +76,7 @@ def _write_without_changes(module: fx.GraphModule) -> None:
         if not isinstance(changed, fx.Node) or changed.op != "call_function":
             continue
         name, schema = _name(node), getattr(changed.target, "_schema", None)
-        is_own = schema is not None and all(
-            argument.alias_info is None for argument in schema.returns
-        )
+        is_own = schema is not None and all(argument.alias_info is None for argument in schema.returns)
         if name.endswith("_") and len(changed.users) == 1 and is_own:
             overload = str(node.target).rpartition(".")[2]
             node.target = getattr(getattr(_ATEN, name[:-1], None), overload, node.target)
@@ -146,8 +135,7 @@ def _filled(module: fx.GraphModule, node: fx.Node, fill: Any) -> fx.Node:
 
 
 _COUNTING = ("arange", "linspace", "eye", "tril_indices", "triu_indices")
-_MAKING = (*_COUNTING, "full", "ones", "zeros", "scalar_tensor", "full_like", "ones_like",
-           "zeros_like")  # fmt: skip
+_MAKING = (*_COUNTING, "full", "ones", "zeros", "scalar_tensor", "full_like", "ones_like", "zeros_like")
 
 
 def _name(node: fx.Node) -> str:

@@ -10,12 +10,7 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from .graph_writer import (
-    Writer,
-    constant_of,
-    finished,
-    floating_calls,
-)
+from .graph_writer import Writer, constant_of, finished, floating_calls
 
 _ATEN = torch.ops.aten
 
@@ -132,12 +127,8 @@ def _gru(write: Writer, x: Any, state: Any, weights: Any) -> Any:
     given = write(_ATEN.linear.default, x, into, b)
     kept = write(_ATEN.linear.default, state, again, c)
     size, last = state.meta["val"].shape[-1], x.meta["val"].dim() - 1
-    parts = [
-        (_slice(write, given, last, i, size), _slice(write, kept, last, i, size)) for i in range(3)
-    ]
-    reset, update = (
-        write(_ATEN.sigmoid.default, write(_ATEN.add.Tensor, *pair)) for pair in parts[:2]
-    )
+    parts = [(_slice(write, given, last, i, size), _slice(write, kept, last, i, size)) for i in range(3)]
+    reset, update = (write(_ATEN.sigmoid.default, write(_ATEN.add.Tensor, *pair)) for pair in parts[:2])
     fresh = write(_ATEN.mul.Tensor, reset, parts[2][1])
     fresh = write(_ATEN.tanh.default, write(_ATEN.add.Tensor, parts[2][0], fresh))
     change = write(_ATEN.mul.Tensor, update, write(_ATEN.sub.Tensor, state, fresh))

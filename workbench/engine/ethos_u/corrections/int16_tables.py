@@ -232,9 +232,7 @@ def fine_tables() -> Iterator[list[str]]:
     def call(self: Any, graph_module: fx.GraphModule) -> Any:
         nonlocal noise
         noise = _noise_of(graph_module.graph)
-        windows_by_node = {
-            node: _windows(self, node, noise) for node in list(graph_module.graph.nodes)
-        }
+        windows_by_node = {node: _windows(self, node, noise) for node in list(graph_module.graph.nodes)}
         added = [_add(self, node, windows) for node, windows in windows_by_node.items() if windows]
         for node, windows in windows_by_node.items():
             refined.extend([node.name] * (len(windows) or _reaches(self, node, noise)))
@@ -264,9 +262,7 @@ def _windows(tables: Any, node: fx.Node, noise: float) -> list[Window]:
 
 def _noise_of(graph: fx.Graph) -> float:
     """Return the noise that the values of a graph have anyway: much, if it has 8-bit numbers."""
-    grids = (
-        grid for node in graph.nodes for grid in (node.meta.get("input_qparams") or {}).values()
-    )
+    grids = (grid for node in graph.nodes for grid in (node.meta.get("input_qparams") or {}).values())
     has_bytes = any(grid.dtype is torch.int8 for grid in grids)
     return NOISE_OF_WEIGHTS if has_bytes else NOISE_OF_VALUES
 
@@ -302,9 +298,13 @@ def _add(tables: Any, node: fx.Node, windows: list[Window]) -> fx.Node:
     def constant(name: str, data: torch.Tensor) -> fx.Node:
         with graph.inserting_before(next(iter(graph.nodes))):
             return create_constant_placeholder(
-                exp_program=tables.exported_program, graph=graph, kind=InputKind.BUFFER,
-                name=f"b_{node.name}_{name}", data=data, persistent_buffer=True,
-            )  # fmt: skip
+                exp_program=tables.exported_program,
+                graph=graph,
+                kind=InputKind.BUFFER,
+                name=f"b_{node.name}_{name}",
+                data=data,
+                persistent_buffer=True,
+            )
 
     rescale = exir_ops.backend.tosa.RESCALE.default
     shape = [1] * node.meta["val"].dim()
@@ -334,5 +334,5 @@ PINS = {
     "fine_tables": (
         (_CALL, (f"{_TABLES}.generate_16_bit_table_values", "fb092bec6a0e77d7")),
         (_CALL, (f"{_TABLES}.generate_16_bit_table_values", "64bdfba110fccb44")),
-    ),
+    )
 }

@@ -91,8 +91,7 @@ def _crossed(write: Writer, a: fx.Node, b: fx.Node, *, dim: int = -1) -> fx.Node
     """Write a cross product of vectors of three elements."""
 
     def product(first: int, second: int) -> fx.Node:
-        sides = (write(_ATEN.slice.Tensor, side, dim, at, at + 1)
-                 for side, at in ((a, first), (b, second)))  # fmt: skip
+        sides = (write(_ATEN.slice.Tensor, side, dim, at, at + 1) for side, at in ((a, first), (b, second)))
         return write(_ATEN.mul.Tensor, *sides)
 
     parts = [

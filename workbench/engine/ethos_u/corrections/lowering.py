@@ -59,10 +59,7 @@ class _Lowering:
 
 LOWERING = _Lowering()
 # The modules whose corrections run at one place, and are no context managers.
-_PLACES = (
-    "operator_support", "partition", "before_fuse", "before_pools", "before_constants",
-    "after_tosa",
-)  # fmt: skip
+_PLACES = ("operator_support", "partition", "before_fuse", "before_pools", "before_constants", "after_tosa")
 
 
 class CorrectionPass(_passes.ArmPass):

@@ -7,12 +7,7 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from .graph_writer import (
-    Writer,
-    constant_of,
-    finished,
-    floating_calls,
-)
+from .graph_writer import Writer, constant_of, finished, floating_calls
 
 _ATEN = torch.ops.aten
 # A number that is no score: masks have -inf, the least float, -1e9 or -10,000.
@@ -40,9 +35,7 @@ def bounded_masks(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     """
     is_wide = _is_wide(quantizer)
     least = float(quantizer.compile_spec._get_pass_pipeline_config().quantize_inf.neg_inf)  # noqa: SLF001
-    done = [
-        node.name for node in floating_calls(module, _SDPA) if _written_out(module, node, is_wide)
-    ]
+    done = [node.name for node in floating_calls(module, _SDPA) if _written_out(module, node, is_wide)]
     for node in floating_calls(module, _ATEN.masked_fill.Scalar, _ATEN.where.self):
         if _bound_choice(module, node, is_wide):
             done.append(node.name)
@@ -75,9 +68,29 @@ def _is_bounded_by_stock(masked: torch.Tensor, value: torch.Tensor | float, dim:
     return bool((values <= least).all()) and not bool(masked.all(dim).any())
 
 
-_PASSING = ("view", "reshape", "unsqueeze", "squeeze", "expand", "permute", "transpose", "slice",
-            "select", "to", "_to_copy", "clone", "contiguous", "dropout", "flatten", "alias",
-            "detach", "expand_as", "type_as", "repeat", "lift_fresh_copy")  # fmt: skip
+_PASSING = (
+    "view",
+    "reshape",
+    "unsqueeze",
+    "squeeze",
+    "expand",
+    "permute",
+    "transpose",
+    "slice",
+    "select",
+    "to",
+    "_to_copy",
+    "clone",
+    "contiguous",
+    "dropout",
+    "flatten",
+    "alias",
+    "detach",
+    "expand_as",
+    "type_as",
+    "repeat",
+    "lift_fresh_copy",
+)
 _SDPA = _ATEN.scaled_dot_product_attention.default
 # What is masked has this part of the weight of the least score: exp(-14) is 8e-7.
 _MARGIN = 14.0
@@ -108,9 +121,7 @@ def _comparison(node: fx.Node, factor: float = 1.0) -> tuple[list[int], float] |
     return None
 
 
-def _masked(
-    write: Writer, scores: fx.Node, inverse: fx.Node, known: tuple[list[int], float]
-) -> Any:
+def _masked(write: Writer, scores: fx.Node, inverse: fx.Node, known: tuple[list[int], float]) -> Any:
     """Return scores with the least of them, less a margin, where the inverse of a mask is 1."""
     low = _low(write, scores, known)
     gap = write(_ATEN.sub.Tensor, scores, low)
@@ -158,9 +169,7 @@ def _bound_constant(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> boo
     return False
 
 
-def _parted(
-    value: torch.Tensor, shape: list[int], dims: list[int]
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _parted(value: torch.Tensor, shape: list[int], dims: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return where a mask is, as ones, and what it adds elsewhere.
 
     A row that is masked everywhere by a number that absorbs the scores is even, as it is where all
@@ -371,8 +380,7 @@ def _open_limits(module: fx.GraphModule, node: fx.Node) -> bool:
     if not any(value is not None and bool((value.abs() >= _OPEN).any()) for value in given):
         return False
     write, value = Writer(module, node), node.args[0]
-    for limit, target in zip(node.args[1:], (_ATEN.maximum.default, _ATEN.minimum.default),
-                             strict=False):  # fmt: skip
+    for limit, target in zip(node.args[1:], (_ATEN.maximum.default, _ATEN.minimum.default), strict=False):
         if limit is not None:
             value = write(target, value, limit)
             _open_limit(module, value)

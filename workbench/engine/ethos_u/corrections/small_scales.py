@@ -195,9 +195,7 @@ def _with_head_room(spec: QuantizationSpec, least: float) -> QuantizationSpec:
         # The range was given, not observed.
         return _with_least(spec, least)
     # Its name tells torchao whether the observer takes an axis.
-    make = wraps(constructor.p.func, updated=())(
-        partial(_roomy, constructor.p.func, largest, times)
-    )
+    make = wraps(constructor.p.func, updated=())(partial(_roomy, constructor.p.func, largest, times))
     return replace(spec, observer_or_fake_quant_ctr=PartialWrapper(partial(make, **options)))
 
 

@@ -6,12 +6,7 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from .graph_writer import (
-    Writer,
-    constant_of,
-    finished,
-    floating_calls,
-)
+from .graph_writer import Writer, constant_of, finished, floating_calls
 
 _ATEN = torch.ops.aten
 _TRANSPOSED = {

@@ -9,11 +9,7 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from .composite_operators import decomposed, is_composite
-from .graph_writer import (
-    Writer,
-    finished,
-    floating_calls,
-)
+from .graph_writer import Writer, finished, floating_calls
 from .linear_algebra import ALGEBRA
 from .selections import SELECTIONS, TAKEN
 from .volumes import VOLUMES
@@ -78,11 +74,7 @@ def _written(module: fx.GraphModule, table: dict[Any, Any]) -> list[str]:
 
 def _mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
     is_whole = all(axis == 1 for axis in size)
-    return (
-        write(_ATEN.mean.dim, x, [-axis - 1 for axis in range(len(size))], True)
-        if is_whole
-        else None
-    )
+    return write(_ATEN.mean.dim, x, [-axis - 1 for axis in range(len(size))], True) if is_whole else None
 
 
 def _adaptive_mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
@@ -130,16 +122,13 @@ def _image(write: Writer, x: fx.Node, *settings: Any) -> fx.Node | None:
 
 
 def _max_pool(
-    write: Writer, x: fx.Node, size: Any, stride: Any = (), pad: Any = (0,), apart: Any = (1,),
-    *rest: Any,
-) -> fx.Node:  # fmt: skip
+    write: Writer, x: fx.Node, size: Any, stride: Any = (), pad: Any = (0,), apart: Any = (1,), *rest: Any
+) -> fx.Node:
     sizes = [1, *size], [1, *(stride or size)], [0, *pad], [1, *apart]
     return _sequence(write, x, write(_ATEN.max_pool2d.default, _flat(write, x), *sizes, *rest))
 
 
-def _with_stride(
-    write: Writer, x: fx.Node, size: Any, stride: Any = (), *rest: Any
-) -> fx.Node | None:
+def _with_stride(write: Writer, x: fx.Node, size: Any, stride: Any = (), *rest: Any) -> fx.Node | None:
     """Write a pool of the largest with its stride, which ExecuTorch 1.4 reads without asking."""
     if stride or not _NEEDS_STRIDE:
         return None
@@ -219,16 +208,20 @@ def _rolled(write: Writer, x: fx.Node, shifts: Any, dims: Any = ()) -> fx.Node |
     for shift, dim in zip(shifts, dims, strict=True):
         size = x.meta["val"].shape[dim]
         if at := -shift % size:
-            parts = [write(_ATEN.slice.Tensor, x, dim, at, size),
-                     write(_ATEN.slice.Tensor, x, dim, 0, at)]  # fmt: skip
+            parts = [write(_ATEN.slice.Tensor, x, dim, at, size), write(_ATEN.slice.Tensor, x, dim, 0, at)]
             x = write(_ATEN.cat.default, parts, dim)
     return x
 
 
 def _same(
-    write: Writer, x: fx.Node, weight: Any, bias: Any = None, stride: Any = (1,),
-    padding: str = "valid", *rest: Any,
-) -> fx.Node | None:  # fmt: skip
+    write: Writer,
+    x: fx.Node,
+    weight: Any,
+    bias: Any = None,
+    stride: Any = (1,),
+    padding: str = "valid",
+    *rest: Any,
+) -> fx.Node | None:
     """Write the padding of an even kernel, which has one row more behind than before."""
     sizes = weight.meta["val"].shape[2:]
     apart = (*(rest[0] if rest else (1,)),) * (len(sizes) if not rest or len(rest[0]) == 1 else 1)
@@ -445,9 +438,7 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.constant_pad_nd.default: _pad,
     _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),
     _ATEN.clamp_max.default: lambda write, x, high: write(_ATEN.clamp.default, x, None, high),
-    _ATEN.expand_as.default: lambda write, x, like: write(
-        _ATEN.expand.default, x, [*like.meta["val"].shape]
-    ),
+    _ATEN.expand_as.default: lambda write, x, like: write(_ATEN.expand.default, x, [*like.meta["val"].shape]),
     _ATEN.square.default: lambda write, x: write(_ATEN.pow.Tensor_Scalar, x, 2),
     _ATEN.pow.Tensor_Scalar: _whole_power,
     _ATEN.std.dim: _deviation,
@@ -482,9 +473,7 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.log2.default: lambda write, x: write(
         _ATEN.mul.Tensor, write(_ATEN.log.default, x), 1 / math.log(2)
     ),
-    _ATEN.exp2.default: lambda write, x: write(
-        _ATEN.exp.default, write(_ATEN.mul.Tensor, x, math.log(2))
-    ),
+    _ATEN.exp2.default: lambda write, x: write(_ATEN.exp.default, write(_ATEN.mul.Tensor, x, math.log(2))),
     _ATEN.conv1d.default: _as_batch,
     _ATEN.conv2d.default: _as_batch,
     _ATEN.conv1d.padding: _same,

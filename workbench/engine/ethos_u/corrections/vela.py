@@ -38,9 +38,7 @@ def one_table_in_chain() -> Iterator[list[str]]:
             if stream is None or not _has_two_tables_in_a_chain(np.asarray(stream)):
                 return model
             apart.append(f"delegate {number}")
-            separate = re.sub(
-                r"(?m)^disable_feature=(.+)$", r"disable_feature=Grouping|\1", options
-            )
+            separate = re.sub(r"(?m)^disable_feature=(.+)$", r"disable_feature=Grouping|\1", options)
             separate = re.sub(r"(?m)^disable_feature=$", "disable_feature=Grouping", separate)
             return stock.compile(*arguments, options=separate, **rest)
 
@@ -96,6 +94,4 @@ def _chains_tables(words: list[int]) -> bool:
 
 # By correction, the functions whose work it copies or replaces, each with the digest of its code;
 # one set for each release that has another.
-PINS = {
-    "one_table_in_chain": ((("ethosu.vela.vela:process_regor", "57e307738a1b2d2d"),),),
-}
+PINS = {"one_table_in_chain": ((("ethosu.vela.vela:process_regor", "57e307738a1b2d2d"),),)}

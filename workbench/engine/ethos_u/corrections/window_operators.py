@@ -54,14 +54,10 @@ def _columns(
     if x.meta["val"].dim() != 4:
         return None
     if any(padding):
-        x = write(
-            _ATEN.constant_pad_nd.default, x, [padding[1], padding[1], padding[0], padding[0]], 0.0
-        )
+        x = write(_ATEN.constant_pad_nd.default, x, [padding[1], padding[1], padding[0], padding[0]], 0.0)
     n, channels, *sides = x.meta["val"].shape
     reach = [step * (size - 1) + 1 for size, step in zip(kernel, dilation, strict=True)]
-    counts = [
-        (side - far) // step + 1 for side, far, step in zip(sides, reach, stride, strict=True)
-    ]
+    counts = [(side - far) // step + 1 for side, far, step in zip(sides, reach, stride, strict=True)]
     if _are_tiles(sides, kernel, stride) and max(dilation) == 1:
         tiles = write(_ATEN.pixel_unshuffle.default, x, kernel[0])
     elif max(stride) == 1:
@@ -128,9 +124,7 @@ def _spectrum(write: Writer, x: fx.Node) -> list[fx.Node] | None:
     return None if maker is None else maker(write, *x.args, **x.kwargs)
 
 
-def _short_time(
-    write: Writer, x: fx.Node, size: int, *rest: Any, **named: Any
-) -> list[fx.Node] | None:
+def _short_time(write: Writer, x: fx.Node, size: int, *rest: Any, **named: Any) -> list[fx.Node] | None:
     """Return the parts of a spectrogram of shape (..., frequencies, frames)."""
     names = ("hop_length", "win_length", "window", "normalized", "onesided")
     given = dict(zip(names, rest, strict=False)) | named
@@ -173,8 +167,7 @@ def _transformed(write: Writer, x: fx.Node, window: torch.Tensor) -> list[fx.Nod
     angles = (angles % size) * (2 * math.pi / size)
     waves = [(angles.cos() * window).float(), (-angles.sin() * window).float()]
     weights = [
-        write.parameter(f"wave_{name}", wave)
-        for name, wave in zip(("cos", "sin"), waves, strict=True)
+        write.parameter(f"wave_{name}", wave) for name, wave in zip(("cos", "sin"), waves, strict=True)
     ]
     return [write(_ATEN.linear.default, x, weight) for weight in weights]
 

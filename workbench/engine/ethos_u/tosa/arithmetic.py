@@ -14,14 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.engine.ethos_u.tosa.program import (
-    LIMITS,
-    STORED,
-    Array,
-    NotExecuted,
-    Operator,
-    Tensor,
-)
+from workbench.engine.ethos_u.tosa.program import LIMITS, STORED, Array, NotExecuted, Operator, Tensor
 
 # Elements that are computed at a time, so that intermediate values stay in the processor's cache.
 PIECE = 1 << 15
@@ -174,9 +167,7 @@ def rescale(call: Call) -> Array:
     """RESCALE."""
     values, of_channels = call.inputs[0], bool(call.attribute("PerChannel"))
     kind, target = call.types[0], call.output.dtype
-    unsigned_in, unsigned_out = (
-        bool(call.attribute(name)) for name in ("InputUnsigned", "OutputUnsigned")
-    )
+    unsigned_in, unsigned_out = (bool(call.attribute(name)) for name in ("InputUnsigned", "OutputUnsigned"))
     zero_in = _zero(call, 3, kind, unsigned=unsigned_in)
     zero_out = _zero(call, 4, target, unsigned=unsigned_out)
     if unsigned_in:

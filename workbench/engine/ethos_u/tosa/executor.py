@@ -10,39 +10,65 @@ import numpy as np
 from workbench.engine.ethos_u.tosa import elementwise as e
 from workbench.engine.ethos_u.tosa import layouts, windows
 from workbench.engine.ethos_u.tosa.arithmetic import Call, rescale, table
-from workbench.engine.ethos_u.tosa.program import (
-    STORED,
-    Array,
-    Block,
-    NotExecuted,
-    Operator,
-    blocks_of,
-)
+from workbench.engine.ethos_u.tosa.program import STORED, Array, Block, NotExecuted, Operator, blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
 KERNELS: dict[str, Callable[[Call], Array]] = {
-    "ABS": e.absolute, "ADD": e.add, "ARGMAX": e.argmax,
-    "ARITHMETIC_RIGHT_SHIFT": e.arithmetic_shift, "AVG_POOL2D": windows.average_pool,
-    "BITWISE_AND": e.plain(np.bitwise_and), "BITWISE_NOT": e.plain(np.bitwise_not),
-    "BITWISE_OR": e.plain(np.bitwise_or), "BITWISE_XOR": e.plain(np.bitwise_xor),
-    "CAST": e.cast, "CLAMP": e.clamp, "CLZ": e.leading_zeros, "CONCAT": layouts.concat,
-    "CONV2D": windows.convolution, "CONV3D": windows.convolution,
-    "DEPTHWISE_CONV2D": windows.depthwise, "EQUAL": e.plain(np.equal), "GATHER": layouts.gather,
-    "GREATER": e.plain(np.greater), "GREATER_EQUAL": e.plain(np.greater_equal),
-    "IDENTITY": layouts.identity, "INTDIV": e.divide, "LOGICAL_AND": e.plain(np.logical_and),
-    "LOGICAL_LEFT_SHIFT": e.shift_left, "LOGICAL_NOT": e.plain(np.logical_not),
-    "LOGICAL_OR": e.plain(np.logical_or), "LOGICAL_RIGHT_SHIFT": e.shift_right,
-    "LOGICAL_XOR": e.plain(np.logical_xor), "MATMUL": windows.matmul, "MAXIMUM": e.maximum,
-    "MAX_POOL2D": windows.max_pool, "MINIMUM": e.minimum, "MUL": e.multiply, "NEGATE": e.negate,
-    "PAD": layouts.pad, "REDUCE_ALL": e.reduced(np.all), "REDUCE_ANY": e.reduced(np.any),
-    "REDUCE_MAX": e.reduced(np.max), "REDUCE_MIN": e.reduced(np.min), "REDUCE_SUM": e.reduce_sum,
-    "RESCALE": rescale, "RESHAPE": layouts.reshape, "RESIZE": windows.resize,
-    "REVERSE": layouts.reverse, "SCATTER": layouts.scatter, "SELECT": e.select,
-    "SLICE": layouts.cut, "SUB": e.subtract, "TABLE": table, "TILE": layouts.tile,
-    "TRANSPOSE": layouts.transpose, "TRANSPOSE_CONV2D": windows.transposed_convolution,
-}  # fmt: skip
+    "ABS": e.absolute,
+    "ADD": e.add,
+    "ARGMAX": e.argmax,
+    "ARITHMETIC_RIGHT_SHIFT": e.arithmetic_shift,
+    "AVG_POOL2D": windows.average_pool,
+    "BITWISE_AND": e.plain(np.bitwise_and),
+    "BITWISE_NOT": e.plain(np.bitwise_not),
+    "BITWISE_OR": e.plain(np.bitwise_or),
+    "BITWISE_XOR": e.plain(np.bitwise_xor),
+    "CAST": e.cast,
+    "CLAMP": e.clamp,
+    "CLZ": e.leading_zeros,
+    "CONCAT": layouts.concat,
+    "CONV2D": windows.convolution,
+    "CONV3D": windows.convolution,
+    "DEPTHWISE_CONV2D": windows.depthwise,
+    "EQUAL": e.plain(np.equal),
+    "GATHER": layouts.gather,
+    "GREATER": e.plain(np.greater),
+    "GREATER_EQUAL": e.plain(np.greater_equal),
+    "IDENTITY": layouts.identity,
+    "INTDIV": e.divide,
+    "LOGICAL_AND": e.plain(np.logical_and),
+    "LOGICAL_LEFT_SHIFT": e.shift_left,
+    "LOGICAL_NOT": e.plain(np.logical_not),
+    "LOGICAL_OR": e.plain(np.logical_or),
+    "LOGICAL_RIGHT_SHIFT": e.shift_right,
+    "LOGICAL_XOR": e.plain(np.logical_xor),
+    "MATMUL": windows.matmul,
+    "MAXIMUM": e.maximum,
+    "MAX_POOL2D": windows.max_pool,
+    "MINIMUM": e.minimum,
+    "MUL": e.multiply,
+    "NEGATE": e.negate,
+    "PAD": layouts.pad,
+    "REDUCE_ALL": e.reduced(np.all),
+    "REDUCE_ANY": e.reduced(np.any),
+    "REDUCE_MAX": e.reduced(np.max),
+    "REDUCE_MIN": e.reduced(np.min),
+    "REDUCE_SUM": e.reduce_sum,
+    "RESCALE": rescale,
+    "RESHAPE": layouts.reshape,
+    "RESIZE": windows.resize,
+    "REVERSE": layouts.reverse,
+    "SCATTER": layouts.scatter,
+    "SELECT": e.select,
+    "SLICE": layouts.cut,
+    "SUB": e.subtract,
+    "TABLE": table,
+    "TILE": layouts.tile,
+    "TRANSPOSE": layouts.transpose,
+    "TRANSPOSE_CONV2D": windows.transposed_convolution,
+}
 _CONSTANTS = {"CONST", "CONST_SHAPE"}
 _CONTROL = {"COND_IF", "WHILE_LOOP"}
 _ROUNDS = 1_000_000
@@ -89,9 +115,7 @@ class Executor:
         operators = self._blocks[self._main].operators
         return tuple(name for o in operators if o.name not in _CONSTANTS for name in o.outputs)
 
-    def run(
-        self, inputs: Sequence[Array], kept: Collection[str] = (), samples: int = 1
-    ) -> dict[str, Array]:
+    def run(self, inputs: Sequence[Array], kept: Collection[str] = (), samples: int = 1) -> dict[str, Array]:
         """Compute the outputs of some samples.
 
         Args:
@@ -114,9 +138,7 @@ class Executor:
             for name in wanted & values.keys()
         }
 
-    def _block(
-        self, name: str, inputs: Sequence[Array], wanted: Collection[str]
-    ) -> dict[str, Array]:
+    def _block(self, name: str, inputs: Sequence[Array], wanted: Collection[str]) -> dict[str, Array]:
         """Return the wanted tensors of a block; others are dropped after their last reader."""
         block, left = self._blocks[name], Counter(self._readers[name])
         values = {constant: array[None] for constant, array in block.constants.items()}
@@ -135,9 +157,7 @@ class Executor:
                     values.pop(read, None)
         return {key: values[key] for key in wanted if key in values}
 
-    def _results(
-        self, block: Block, operator: Operator, values: Mapping[str, Array]
-    ) -> list[Array]:
+    def _results(self, block: Block, operator: Operator, values: Mapping[str, Array]) -> list[Array]:
         inputs = tuple(values[name] for name in operator.inputs)
         if operator.name in _CONTROL:
             return self._controlled(operator, inputs)

@@ -30,9 +30,7 @@ def pad(call: Call) -> Array:
     if given.size != 1 or padding.min(initial=0) < 0:
         raise NotExecuted("a padding that depends on the sample")
     result = np.full((len(values), *call.output.shape), given[0], values.dtype)
-    inner = [
-        slice(int(low), int(low) + n) for (low, _), n in zip(padding, values.shape[1:], strict=True)
-    ]
+    inner = [slice(int(low), int(low) + n) for (low, _), n in zip(padding, values.shape[1:], strict=True)]
     result[(slice(None), *inner)] = values
     return result
 

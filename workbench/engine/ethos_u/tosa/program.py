@@ -23,12 +23,18 @@ Array = npt.NDArray[Any]
 
 # How each type is kept; INT4 and INT48 in the next wider type of numpy.
 STORED: dict[str, type[np.generic]] = {
-    "BOOL": np.bool_, "INT4": np.int8, "INT8": np.int8, "INT16": np.int16, "INT32": np.int32,
-    "INT48": np.int64, "SHAPE": np.int64,
-}  # fmt: skip
+    "BOOL": np.bool_,
+    "INT4": np.int8,
+    "INT8": np.int8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT48": np.int64,
+    "SHAPE": np.int64,
+}
 LIMITS: dict[str, tuple[int, int]] = {
-    "INT4": (-8, 7), **{f"INT{n}": (-(1 << n - 1), (1 << n - 1) - 1) for n in (8, 16, 32, 48)},
-}  # fmt: skip
+    "INT4": (-8, 7),
+    **{f"INT{n}": (-(1 << n - 1), (1 << n - 1) - 1) for n in (8, 16, 32, 48)},
+}
 _BYTES_OF_48 = 6
 
 
@@ -148,9 +154,7 @@ def _attributes(table: Any) -> Iterator[tuple[str, Any]]:
             continue
         yield (
             field,
-            _numbers(read, field)
-            if f"{field}Length" in vars(kind)
-            else _plain(getattr(read, field)()),
+            _numbers(read, field) if f"{field}Length" in vars(kind) else _plain(getattr(read, field)()),
         )
 
 

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workbench.engine.ethos_u.tosa.arithmetic import (
-    PIECE,
-    Scaling,
-    magnitude,
-    reciprocal,
-    within,
-)
+from workbench.engine.ethos_u.tosa.arithmetic import PIECE, Scaling, magnitude, reciprocal, within
 from workbench.engine.ethos_u.tosa.program import LIMITS, STORED, Array, NotExecuted
 
 if TYPE_CHECKING:
@@ -100,9 +94,7 @@ def _padded(image: Array, pads: Sequence[int], zero: int, dtype: Any) -> Array:
     return whole
 
 
-def _columns(
-    padded: Array, call: Call, size: Sequence[int], out: Sequence[int], first: int
-) -> Array:
+def _columns(padded: Array, call: Call, size: Sequence[int], out: Sequence[int], first: int) -> Array:
     """Return what the kernel meets at each output element, as rows of a matrix."""
     strides, dilations = call.attribute("Stride"), call.attribute("Dilation")
     steps, item = padded.strides[:-1], padded.strides[-1]
@@ -140,9 +132,7 @@ def depthwise(call: Call) -> Array:
             product = np.empty_like(total)
             for tap, (y, x) in enumerate(itertools.product(range(height), range(width))):
                 top, left = first * sy + y * dy, x * dx
-                met = padded[
-                    top : top + (count - 1) * sy + 1 : sy, left : left + (columns - 1) * sx + 1 : sx
-                ]
+                met = padded[top : top + (count - 1) * sy + 1 : sy, left : left + (columns - 1) * sx + 1 : sx]
                 np.multiply(met if factor == 1 else met[..., None], planes[tap], out=product)
                 total += product
             target[first : first + count] = total
@@ -254,16 +244,9 @@ def resize(call: Call) -> Array:
 _NEAREST = 1
 
 
-def _positions(
-    count: int, size: int, scale: tuple[int, int], offset: int
-) -> tuple[Array, Array, Array, int]:
+def _positions(count: int, size: int, scale: tuple[int, int], offset: int) -> tuple[Array, Array, Array, int]:
     """Return for each output the fraction, the two neighbours, and the fraction's denominator."""
     numerator, denominator = scale
     at = np.arange(count, dtype=np.int64) * denominator + offset
     low = at // numerator
-    return (
-        at - low * numerator,
-        np.clip(low, 0, size - 1),
-        np.clip(low + 1, 0, size - 1),
-        numerator,
-    )
+    return (at - low * numerator, np.clip(low, 0, size - 1), np.clip(low + 1, 0, size - 1), numerator)

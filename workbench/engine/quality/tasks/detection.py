@@ -164,10 +164,7 @@ def detection(pairs: Sequence[Pair], choice: ObjectSelection, where: str) -> Out
         WorkbenchError: Labels or decoded objects are not what they should be.
     """
     truths = [truth_of(pair.label, pair.sample) for pair in pairs]
-    sides = [
-        [selected(objects_of(pair.outputs[side], where), choice) for pair in pairs]
-        for side in (0, 1)
-    ]
+    sides = [[selected(objects_of(pair.outputs[side], where), choice) for pair in pairs] for side in (0, 1)]
     _require_classes(pairs, truths, sides[0])
     measured = [_coco(truths, side) for side in sides]
     figures = [
@@ -176,9 +173,7 @@ def detection(pairs: Sequence[Pair], choice: ObjectSelection, where: str) -> Out
     ]
     per_class = [
         TaskFigure(name=f"recall of class {number}", count=count, floating=recalls, quantized=other)
-        for (number, count, recalls), (_, _, other) in zip(
-            measured[0][1], measured[1][1], strict=True
-        )
+        for (number, count, recalls), (_, _, other) in zip(measured[0][1], measured[1][1], strict=True)
     ]
     shown = [
         _shown(pair, truth, (sides[0][i], sides[1][i]), choice)
@@ -199,8 +194,7 @@ def _require_classes(
         highest = int(truth[1].max(initial=-1))
         if objects.count is not None and highest >= objects.count:
             raise invalid_label(
-                pair.sample,
-                f"has the class {highest}, but the model's are 0 to {objects.count - 1}",
+                pair.sample, f"has the class {highest}, but the model's are 0 to {objects.count - 1}"
             )
 
 
@@ -250,9 +244,13 @@ def _annotation(image: int, box: Array, number: int, **more: Any) -> dict[str, A
     left, top, right, bottom = (float(side) for side in box)
     width, height = max(right - left, 0.0), max(bottom - top, 0.0)
     return {
-        "image_id": image, "category_id": int(number), "bbox": [left, top, width, height],
-        "area": width * height, "iscrowd": 0, **more,
-    }  # fmt: skip
+        "image_id": image,
+        "category_id": int(number),
+        "bbox": [left, top, width, height],
+        "area": width * height,
+        "iscrowd": 0,
+        **more,
+    }
 
 
 def _mean(values: Array) -> float | None:
@@ -262,10 +260,7 @@ def _mean(values: Array) -> float | None:
 
 
 def _shown(
-    pair: Pair,
-    truth: tuple[Array, Array, Array],
-    objects: tuple[Objects, Objects],
-    choice: ObjectSelection,
+    pair: Pair, truth: tuple[Array, Array, Array], objects: tuple[Objects, Objects], choice: ObjectSelection
 ) -> ShownSample:
     sides = [side[side.scores >= choice.shown] for side in objects]
     same = matched(sides[0], sides[1])
@@ -289,8 +284,6 @@ def _shown(
 def _listed(objects: Objects, same: Array) -> tuple[ShownObject, ...]:
     rows = zip(objects.boxes, objects.scores, objects.classes, same, strict=True)
     return tuple(
-        ShownObject(
-            box=tuple(map(float, box)), category=int(number), score=float(score), changed=not equal
-        )
+        ShownObject(box=tuple(map(float, box)), category=int(number), score=float(score), changed=not equal)
         for box, score, number, equal in rows
     )

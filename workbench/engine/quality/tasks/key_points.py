@@ -36,15 +36,18 @@ def key_points(pairs: Sequence[Pair], where: str) -> Outcome:
         distances = [np.linalg.norm(points - truth, axis=1)[seen] for points in sides]
         loss = float(distances[1].mean() - distances[0].mean()) if seen.any() else 0.0
         listed = [
-            tuple(ShownPoint(x=float(x), y=float(y)) for x, y in points)
-            for points in (truth[seen], *sides)
+            tuple(ShownPoint(x=float(x), y=float(y)) for x, y in points) for points in (truth[seen], *sides)
         ]
         samples.append(
             ShownSample(
-                sample=pair.sample, file=pair.file, loss=loss, label_points=listed[0],
-                float_points=listed[1], quantized_points=listed[2],
+                sample=pair.sample,
+                file=pair.file,
+                loss=loss,
+                label_points=listed[0],
+                float_points=listed[1],
+                quantized_points=listed[2],
             )
-        )  # fmt: skip
+        )
     if len({len(seen) for seen in visible}) > 1:
         raise invalid_label(pairs[0].sample, "has another number of key points than other labels")
     mask = np.stack(visible) if visible else np.zeros((0, 0), bool)

@@ -48,9 +48,7 @@ class Measured:
     masks: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
 
-def measure(
-    context: StageContext, returned: ModelOutputs, collected: Sequence[Collected]
-) -> Measured:
+def measure(context: StageContext, returned: ModelOutputs, collected: Sequence[Collected]) -> Measured:
     """Return what the project's metric gives; nothing without a metric.
 
     Raises:
@@ -84,8 +82,7 @@ def _number(value: Any, function: Callable[..., Any]) -> float:
     except (TypeError, ValueError, RuntimeError) as error:
         where = user_code.line_of_definition(function)
         raise failure(
-            f"The metric{f' at {where}' if where else ''} returned {type(value).__name__}, not a "
-            "number.",
+            f"The metric{f' at {where}' if where else ''} returned {type(value).__name__}, not a number.",
             "metric(outputs, labels) receives a list with what the model returns for each sample, "
             "and a list of the labels.",
             Place(kind="option", id="evaluation.metric"),
@@ -93,9 +90,7 @@ def _number(value: Any, function: Callable[..., Any]) -> float:
         ) from error
 
 
-def _task(
-    context: StageContext, returned: ModelOutputs, collected: Sequence[Collected]
-) -> Measured:
+def _task(context: StageContext, returned: ModelOutputs, collected: Sequence[Collected]) -> Measured:
     evaluation = context.project.evaluation
     metric = evaluation.metric
     if any(one.label is None for one in collected):
@@ -128,9 +123,11 @@ def _task(
         samples=tuple(shown),
     )
     fields = {
-        "metric_name": first.name, "metric_float": first.floating,
-        "metric_quantized": first.quantized, "task": task,
-    }  # fmt: skip
+        "metric_name": first.name,
+        "metric_float": first.floating,
+        "metric_quantized": first.quantized,
+        "task": task,
+    }
     shown_samples = {s.sample for s in shown}
     masks = {f"{n}_{i}": mask for (n, i), mask in outcome.arrays.items() if i in shown_samples}
     return Measured(fields, masks)

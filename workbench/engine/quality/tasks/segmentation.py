@@ -42,9 +42,7 @@ def segmentation(pairs: Sequence[Pair], where: str) -> Outcome:
     ratios = [_ratios(side) for side in counts]
     means = [_mean(side) for side in ratios]
     labelled = counts[0, 1]
-    mean = TaskFigure(
-        name="mean IoU", count=int(labelled.sum()), floating=means[0], quantized=means[1]
-    )
+    mean = TaskFigure(name="mean IoU", count=int(labelled.sum()), floating=means[0], quantized=means[1])
     known = np.nonzero(~np.isnan(ratios[0]) | ~np.isnan(ratios[1]))[0]
     per_class = [
         TaskFigure(

@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.engine.targets.formats.blocks import (
-    by_rows,
-    by_rows_into,
-    finite_largest,
-    sizes_of,
-    split,
-)
+from workbench.engine.targets.formats.blocks import by_rows, by_rows_into, finite_largest, sizes_of, split
 from workbench.engine.targets.formats.floats import default_bias, fraction_bits
 from workbench.engine.targets.formats.grids import (
     ceil_exponents,
@@ -142,12 +136,7 @@ def _shared_bias(wanted: Tensor, last: int, largest: Tensor) -> Tensor:
 
 
 def _within(
-    rows: Tensor,
-    least: Tensor,
-    most: Tensor,
-    mantissa: float,
-    narrow: bool,
-    work: Callable[..., Tensor],
+    rows: Tensor, least: Tensor, most: Tensor, mantissa: float, narrow: bool, work: Callable[..., Tensor]
 ) -> Tensor:
     """Return ``work(rows, 2^least, mantissa 2^most, out)``, in float64 where float32 has no room.
 

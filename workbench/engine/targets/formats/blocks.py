@@ -35,9 +35,7 @@ _BITS = {
 }
 
 
-def by_chunks(
-    x: Tensor, work: Callable[[Tensor], Tensor], dtype: torch.dtype | None = None
-) -> Tensor:
+def by_chunks(x: Tensor, work: Callable[[Tensor], Tensor], dtype: torch.dtype | None = None) -> Tensor:
     """Return ``work`` applied to all elements in flat chunks, in the shape of ``x``."""
     source = x.contiguous().view(-1)
     if source.numel() <= _ELEMENTS:

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.targets.formats.grids import (
-    check_exponents,
-    round_to_floats,
-    round_to_powers,
-    top,
-)
+from workbench.engine.targets.formats.grids import check_exponents, round_to_floats, round_to_powers, top
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
@@ -29,8 +24,7 @@ def fraction_bits(scheme: str, width: int, exponent_width: int) -> int:
     left = width - exponent_width - 1
     if left < 0:
         raise failure(
-            f"{scheme} with {width} bits has no room for a sign and {exponent_width} "
-            "exponent bits.",
+            f"{scheme} with {width} bits has no room for a sign and {exponent_width} exponent bits.",
             f"Use at most {width - 1} exponent bits, or a width of {exponent_width + 1}.",
             Place(kind="option", id="exponent_width"),
             code="format-width-too-small",

@@ -38,7 +38,7 @@ _LAYOUTS = {
     torch.float64: _Layout(
         torch.int64, 52, 0x7FF0000000000000, 0x6A09E667F3BCD, -1022, 1023, 2.0**600, 2.0**-474
     ),
-}  # fmt: skip
+}
 
 
 def exponent_limits(dtype: torch.dtype) -> tuple[int, int]:
@@ -46,9 +46,7 @@ def exponent_limits(dtype: torch.dtype) -> tuple[int, int]:
     return (-1074, 1023) if dtype == torch.float64 else (-149, 127)
 
 
-def check_exponents(
-    scheme: str, least: int | None, most: int, dtype: torch.dtype, spare: int = 1
-) -> None:
+def check_exponents(scheme: str, least: int | None, most: int, dtype: torch.dtype, spare: int = 1) -> None:
     """Refuse a grid whose exponents the type the work is done in cannot hold.
 
     Args:
@@ -93,19 +91,14 @@ def round_to_floats(x: Tensor, fraction_bits: int, least: int, largest: float) -
     inside = largest < 2.0 ** (layout.most - shift - 1)
     if x.dtype == torch.float32 and not (least >= layout.least and shift >= 2 and inside):
         return by_chunks(
-            x,
-            lambda piece: round_to_floats(piece.double(), fraction_bits, least, largest).float(),
+            x, lambda piece: round_to_floats(piece.double(), fraction_bits, least, largest).float()
         )
     lowest = 2.0**least
     return by_chunks(x, lambda piece: floats_between(piece, fraction_bits, lowest, largest))
 
 
 def floats_between(
-    x: Tensor,
-    fraction_bits: int,
-    lowest: float | Tensor,
-    largest: float | Tensor,
-    out: Tensor | None = None,
+    x: Tensor, fraction_bits: int, lowest: float | Tensor, largest: float | Tensor, out: Tensor | None = None
 ) -> Tensor:
     """Return the nearest floats with so many fraction bits, ties to even, saturating.
 
@@ -149,9 +142,7 @@ def round_to_powers(x: Tensor, least: int, most: int) -> Tensor:
     return by_chunks(x, lambda piece: powers_between(piece, low, high))
 
 
-def powers_between(
-    x: Tensor, low: float | Tensor, high: float | Tensor, out: Tensor | None = None
-) -> Tensor:
+def powers_between(x: Tensor, low: float | Tensor, high: float | Tensor, out: Tensor | None = None) -> Tensor:
     """Return signed powers of two, nearest in the logarithm, from ``low`` to ``high``.
 
     Both are powers of two; numbers, or one for each row of ``x``. Zero and NaN stay. They are put

@@ -26,13 +26,7 @@ def limits(width: int, signed: bool) -> tuple[int, int]:
 
 
 def fixed_point(
-    x: Tensor,
-    width: int,
-    frac_width: int,
-    *,
-    signed: bool = True,
-    floor: bool = False,
-    exact: bool = True,
+    x: Tensor, width: int, frac_width: int, *, signed: bool = True, floor: bool = False, exact: bool = True
 ) -> Tensor:
     """Return ``clip(round(x 2^f), lo, hi) / 2^f``; ties to even, or down with ``floor``.
 

@@ -18,12 +18,7 @@ from workbench.engine.targets.formats.blocks import (
     mase_sizes_of,
     split,
 )
-from workbench.engine.targets.formats.floats import (
-    check_element,
-    default_bias,
-    fraction_bits,
-    log_range,
-)
+from workbench.engine.targets.formats.floats import check_element, default_bias, fraction_bits, log_range
 from workbench.engine.targets.formats.grids import check_exponents
 from workbench.engine.targets.formats.mx import dimension, element, tiles
 from workbench.errors import Place, failure
@@ -107,9 +102,7 @@ def log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     del role
     least, most = log_range(given)
     check_exponents("log", least, most, x.dtype)
-    return by_chunks(
-        x, lambda p: powers_of_two(p, least, most).masked_fill_(p.isnan(), float("nan"))
-    )
+    return by_chunks(x, lambda p: powers_of_two(p, least, most).masked_fill_(p.isnan(), float("nan")))
 
 
 def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
@@ -194,9 +187,7 @@ def _mxint_rows(rows: Tensor, largest: Tensor, given: Mapping[str, Any]) -> Tens
     return by_rows(rows, (power, written), work)
 
 
-def _best_quantile(
-    rows: Tensor, quantized: Tensor, given: Mapping[str, Any], *, last: bool
-) -> Tensor:
+def _best_quantile(rows: Tensor, quantized: Tensor, given: Mapping[str, Any], *, last: bool) -> Tensor:
     """Return, for each block, what the percentile of |x| with the least squared error gives."""
     if not last:
         raise failure(

@@ -14,12 +14,7 @@ import torch
 
 from workbench.engine.targets.formats.block_formats import shared_integers
 from workbench.engine.targets.formats.blocks import by_rows, finite_largest, lanes, split
-from workbench.engine.targets.formats.grids import (
-    exponent_limits,
-    floor_exponents,
-    powers,
-    round_to_floats,
-)
+from workbench.engine.targets.formats.grids import exponent_limits, floor_exponents, powers, round_to_floats
 from workbench.errors import Place, failure
 from workbench.targets.formats.parameters import ELEMENTS
 from workbench.targets.formats.schemes import shared_dimension

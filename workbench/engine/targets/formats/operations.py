@@ -63,11 +63,7 @@ WEIGHTED: dict[str, Callable[..., Tensor]] = {
     "conv2d": functional.conv2d,
 }
 PRODUCTS: dict[str, Callable[..., Tensor]] = {"matmul": torch.matmul, "bmm": torch.bmm}
-ARITHMETIC: dict[str, Callable[..., Tensor]] = {
-    "add": torch.add,
-    "sub": torch.sub,
-    "mul": torch.mul,
-}
+ARITHMETIC: dict[str, Callable[..., Tensor]] = {"add": torch.add, "sub": torch.sub, "mul": torch.mul}
 ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "relu": functional.relu,
     "selu": functional.selu,
@@ -337,22 +333,17 @@ def role_of(operation: str, operand: str) -> Role:
     return _ROLES[operand]
 
 
-def residual_linear(
-    operation: Operation, operands: Operands, gamma: Tensor, mask: Tensor
-) -> Tensor:
+def residual_linear(operation: Operation, operands: Operands, gamma: Tensor, mask: Tensor) -> Tensor:
     """Return MASE's binary_residual layer: weights times |gamma| and a mask of pruned ones."""
     weight = operands.w
     if weight is None:
         raise failure(
-            f"{operation.name} with {operation.scheme} needs a weight.",
-            code="operation-weight-missing",
+            f"{operation.name} with {operation.scheme} needs a weight.", code="operation-weight-missing"
         )
     return functional.linear(operands.x, weight * gamma.abs() * mask, operands.b)
 
 
-def flexround_linear(
-    x: Tensor, w: Tensor, b: Tensor | None, out: Quantizer, step: float = 1.0
-) -> Tensor:
+def flexround_linear(x: Tensor, w: Tensor, b: Tensor | None, out: Quantizer, step: float = 1.0) -> Tensor:
     """Return a linear layer as FlexRound has it: weights rounded to steps, the result quantized.
 
     Source: Lee et al. 2023, FlexRound, arXiv 2306.00317, equation 2 with all scales but the step 1.

@@ -85,10 +85,8 @@ def operations(graph: fx.Graph) -> Iterator[Found]:
         name = OPERATORS.get(programs.op_of(node)) if node.op == "call_function" else None
         if name is None:
             continue
-        if name == SOFTSIGN:
-            operation = _softsign(node)
-        else:
-            operation = Found(node, name, tuple(_operands(node, name)))
+        plain = Found(node, name, tuple(_operands(node, name)))
+        operation = _softsign(node) if name == SOFTSIGN else plain
         if operation is not None:
             operators[node] = operation
             taken.update(operation.inside)
@@ -191,9 +189,12 @@ def _own_constants(module: fx.GraphModule) -> None:
 
 
 def _place(
-    module: fx.GraphModule, match: Found, config: FormatConfig,
-    observers: dict[tuple[fx.Node, str], fx.Node], results: dict[fx.Node, fx.Node],
-) -> None:  # fmt: skip
+    module: fx.GraphModule,
+    match: Found,
+    config: FormatConfig,
+    observers: dict[tuple[fx.Node, str], fx.Node],
+    results: dict[fx.Node, fx.Node],
+) -> None:
     """Observe operands and result; ``results`` are observed results by what they are of."""
     for operand in match.operands:
         name = "x" if role_of(match.operation, operand.name) == "data" else operand.name
@@ -227,8 +228,7 @@ def _is_quantized(module: fx.GraphModule, match: Found, placing: Placing, source
             return quantize_per_format(value, placing.text) is not value
     except WorkbenchError as error:
         infos = [
-            info.model_copy(update={"where": Place(kind="node", id=match.node.name)})
-            for info in error.infos
+            info.model_copy(update={"where": Place(kind="node", id=match.node.name)}) for info in error.infos
         ]
         raise WorkbenchError(infos) from error
 
@@ -242,9 +242,7 @@ def _observed(module: fx.GraphModule, source: fx.Node, placing: Placing) -> fx.N
     name = f"format_observer_{number}"
     module.add_submodule(name, observer)
     node = module.graph.call_module(name, (source,))
-    node.meta = {
-        key: key_value for key, key_value in source.meta.items() if key in {"val", "tensor_meta"}
-    }
+    node.meta = {key: key_value for key, key_value in source.meta.items() if key in {"val", "tensor_meta"}}
     return node
 
 
@@ -302,12 +300,18 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
         op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
         why = None if rule else FUSED.get(op, NOT_IN_TABLE) if wanted else UNRULED
         cause, reason = why or ("", "")
-        annotations.append(NodeAnnotation(
-            node=node.name, op=op, module=programs.module_of(node),
-            config=project.label_of(rule) if rule else "float",
-            by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
-            quantized=rule is not None, reason=reason, cause=cause,
-        ))  # fmt: skip
+        annotations.append(
+            NodeAnnotation(
+                node=node.name,
+                op=op,
+                module=programs.module_of(node),
+                config=project.label_of(rule) if rule else "float",
+                by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
+                quantized=rule is not None,
+                reason=reason,
+                cause=cause,
+            )
+        )
     return annotations
 
 
@@ -331,9 +335,11 @@ def memory(observed: fx.GraphModule) -> FormatMemory:
     weights, data = _Sum(), _Sum()
     _add(observed, weights, data)
     return FormatMemory(
-        weight_bits=weights.average, data_bits=data.average,
-        weight_elements=weights.elements, data_elements=data.elements,
-    )  # fmt: skip
+        weight_bits=weights.average,
+        data_bits=data.average,
+        weight_elements=weights.elements,
+        data_elements=data.elements,
+    )
 
 
 def _add(observed: fx.GraphModule, weights: _Sum, data: _Sum) -> None:

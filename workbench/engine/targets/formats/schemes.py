@@ -138,19 +138,12 @@ def quantizer(
     """
     spec = spec_of(scheme)
     if mase_compatible and not spec.mase:
-        raise failure(
-            f"MASE has no {spec.name}.", "Remove mase-compatible.", code="mase-format-missing"
-        )
+        raise failure(f"MASE has no {spec.name}.", "Remove mase-compatible.", code="mase-format-missing")
     return Quantizer(spec, read(spec.name, spec.parameters, params, role), role, mase_compatible)
 
 
 def quantize(
-    x: Tensor,
-    scheme: str,
-    params: Mapping[str, Any],
-    role: Role = "data",
-    *,
-    mase_compatible: bool = False,
+    x: Tensor, scheme: str, params: Mapping[str, Any], role: Role = "data", *, mase_compatible: bool = False
 ) -> Tensor:
     """Return ``x`` on the grid of a format: same shape and type, gradients straight through.
 

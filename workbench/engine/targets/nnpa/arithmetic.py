@@ -170,9 +170,7 @@ def _check(x: Tensor) -> None:
         )
     if x.numel() == 0:
         raise failure(
-            "An array without elements has no range.",
-            "Use an array with elements.",
-            code="array-empty",
+            "An array without elements has no range.", "Use an array with elements.", code="array-empty"
         )
     if not bool(x.isfinite().all()):
         count = int((~x.isfinite()).sum())
@@ -220,14 +218,9 @@ def quantized(x: Tensor, mode: Mode, operand: Operand) -> tuple[Tensor, Range]:
         )
     by = range_of(x, mode)
     if operand == "weight" and mode == "asym":
-        what_if = (
-            "Asymmetric weights are for comparison only: the compiler disables "
-            "quantization for them."
-        )
+        what_if = "Asymmetric weights are for comparison only: the compiler disables quantization for them."
         by = Range(by.scale, by.zero_point, by.reciprocal, (*by.warnings, what_if))
-    quantized_weight = (
-        weight_codes(x, by) if operand == "weight" and mode == "sym" else codes(x, by)
-    )
+    quantized_weight = weight_codes(x, by) if operand == "weight" and mode == "sym" else codes(x, by)
     return quantized_weight.to(torch.int8), by
 
 
@@ -304,9 +297,7 @@ def matmul(a: Tensor, b: Tensor, bias: Tensor | None, mode: Mode, numerics: Nume
     return product(a, weight_of(b), bias, mode, numerics)
 
 
-def product(
-    a: Tensor, weight: Weight, bias: Tensor | None, mode: Mode, numerics: Numerics
-) -> Product:
+def product(a: Tensor, weight: Weight, bias: Tensor | None, mode: Mode, numerics: Numerics) -> Product:
     """Return the product with weights quantized before; see ``matmul``."""
     by = range_of(a, mode)
     warnings = tuple(
@@ -397,9 +388,7 @@ def _corrected(y: Tensor, activation: Tensor, by: Range, weight: Weight) -> Tens
     """Return the result less M (Za sum_k qb + Zb sum_k qa), as software takes it out after."""
     factor = 1 / by.reciprocal / weight.by.reciprocal
     rows = activation.sum(-1, keepdim=True) * weight.by.zero_point
-    return rounded(
-        y - factor * (_rowwise(weight.sums.float()) * by.zero_point + rows), saturate=False
-    )
+    return rounded(y - factor * (_rowwise(weight.sums.float()) * by.zero_point + rows), saturate=False)
 
 
 def _accelerator(activation: Tensor, by: Range, weight: Weight, offset: Tensor) -> Tensor:

@@ -67,9 +67,12 @@ def find_compiler(folder: Path) -> Compiler | str:
 
 
 def check(
-    model: bytes, config: str, options: Mapping[str, JsonValue], predicted: int,
+    model: bytes,
+    config: str,
+    options: Mapping[str, JsonValue],
+    predicted: int,
     check_cancelled: Callable[[], None],
-) -> CompilerCheck:  # fmt: skip
+) -> CompilerCheck:
     """Run the compiler, and compare its int8 products with the prediction.
 
     Args:
@@ -87,9 +90,7 @@ def check(
         (folder / MODEL_FILE).write_bytes(model)
         if config:
             (folder / CONFIG_FILE).write_text(config)
-        flags = arguments(
-            MODEL_FILE, options, emit="EmitZHighIR", config=CONFIG_FILE if config else ""
-        )
+        flags = arguments(MODEL_FILE, options, emit="EmitZHighIR", config=CONFIG_FILE if config else "")
         code, output = _run([*compiler.call, *flags], folder, check_cancelled)
         written = folder / f"{MODEL_FILE.removesuffix('.onnx')}.onnx.mlir"
         listing = written.read_text(errors="replace") if written.is_file() else None
@@ -102,9 +103,7 @@ def check(
     count = listing.count(_QUANTIZED)
     agrees = "as predicted" if count == predicted else f"but {predicted} were predicted"
     sentence = f"{compiler.version} creates {plural(count, 'int8 product')}, {agrees}."
-    return CompilerCheck(
-        compiler=compiler.version, command=shown, quantized=count, sentence=sentence
-    )
+    return CompilerCheck(compiler=compiler.version, command=shown, quantized=count, sentence=sentence)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -132,18 +131,20 @@ def _answer(command: Sequence[str]) -> str:
     return output.text.strip() if output.code == 0 else ""
 
 
-def _run(
-    command: Sequence[str], folder: Path, check_cancelled: Callable[[], None]
-) -> tuple[int, str]:
+def _run(command: Sequence[str], folder: Path, check_cancelled: Callable[[], None]) -> tuple[int, str]:
     """Run the compiler; return its exit code and output. It ends when the user cancels."""
     log = folder / "compiler.log"
     started = time.monotonic()
     with log.open("wb") as out:
         try:
             process = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         except OSError as error:
             return -1, str(error)
         try:

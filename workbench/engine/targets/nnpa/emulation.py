@@ -81,9 +81,7 @@ def dequantize_per_nnpa(operand: Activation | Held) -> Activation | Held:
     return operand
 
 
-def dequantize_weight_per_nnpa(
-    stored: Tensor, scale: float, zero_point: float, reciprocal: float
-) -> Held:
+def dequantize_weight_per_nnpa(stored: Tensor, scale: float, zero_point: float, reciprocal: float) -> Held:
     """Return a weight of int8 codes that was quantized during conversion."""
     by = Range(*(torch.tensor(value) for value in (scale, zero_point, reciprocal)))
     return Held(stored, by)
@@ -129,9 +127,7 @@ def _quantized(a: Activation, weight: Weight, bias: Tensor | None, numerics: Num
     return arithmetic.product(values, weight, held, a.mode, numerics).y
 
 
-def _straight_through(
-    quantized: Tensor, a: Activation, b: Held, bias: Tensor | None, linear: bool
-) -> Tensor:
+def _straight_through(quantized: Tensor, a: Activation, b: Held, bias: Tensor | None, linear: bool) -> Tensor:
     if not torch.is_grad_enabled() or b.values is None:
         return quantized
     plain = _float(a.values, b.values, bias, linear)

@@ -102,17 +102,23 @@ def _products(
         if not why and note is not None and not note.quantized:
             why = emulated
         cause, text = why or emulated
-        product_list.append(ExportedProduct(
-            node=node.name, op=node.op_type, origin=origin, module=module,
-            quantized=not why, reason=text, cause=cause,
-        ))  # fmt: skip
+        product_list.append(
+            ExportedProduct(
+                node=node.name,
+                op=node.op_type,
+                origin=origin,
+                module=module,
+                quantized=not why,
+                reason=text,
+                cause=cause,
+            )
+        )
     return tuple(product_list)
 
 
 def _config(
-    model: onnx.ModelProto, known: Origins, products: tuple[ExportedProduct, ...],
-    report: PrepareResult,
-) -> str:  # fmt: skip
+    model: onnx.ModelProto, known: Origins, products: tuple[ExportedProduct, ...], report: PrepareResult
+) -> str:
     """Return the exclusion file for parts that rules leave in float or keep on the CPU."""
     off = {note.node for note in report.annotations if note.cause == ON_CPU.cause}
     on_cpu = [n.name for n in model.graph.node if known.get(n.name, ("", ""))[1] in off]

@@ -57,22 +57,25 @@ def giving(program: torch.export.ExportedProgram) -> torch.export.ExportedProgra
     signature = program.graph_signature
     outputs = [
         OutputSpec(OutputKind.USER_OUTPUT, spec.arg, None)
-        if spec.kind is OutputKind.BUFFER_MUTATION else spec
+        if spec.kind is OutputKind.BUFFER_MUTATION
+        else spec
         for spec in signature.output_specs
-    ]  # fmt: skip
+    ]
     first, *others = program.module_call_graph
     assert first.signature is not None
     flat = pytree.tree_structure(tuple(range(len(outputs))))
-    whole = dataclasses.replace(
-        first, signature=dataclasses.replace(first.signature, out_spec=flat)
-    )
+    whole = dataclasses.replace(first, signature=dataclasses.replace(first.signature, out_spec=flat))
     return torch.export.ExportedProgram(
-        root=program.graph_module, graph=copy.deepcopy(program.graph),
+        root=program.graph_module,
+        graph=copy.deepcopy(program.graph),
         graph_signature=ExportGraphSignature(list(signature.input_specs), outputs),
-        state_dict=program.state_dict, range_constraints=program.range_constraints,
-        module_call_graph=[whole, *others], example_inputs=program.example_inputs,
-        constants=program.constants, verifiers=program.verifiers,
-    )  # fmt: skip
+        state_dict=program.state_dict,
+        range_constraints=program.range_constraints,
+        module_call_graph=[whole, *others],
+        example_inputs=program.example_inputs,
+        constants=program.constants,
+        verifiers=program.verifiers,
+    )
 
 
 def keep_for_packaging(onnx_program: torch.onnx.ONNXProgram, names: Sequence[str]) -> None:
@@ -110,10 +113,11 @@ def widen_indices(model: onnx.ModelProto) -> None:
             source = node.input[1]
             if source not in wide:
                 wide[source] = f"{source}_int64"
-                nodes.append(onnx.helper.make_node(
-                    "Cast", [source], [wide[source]], f"{source}_to_int64",
-                    to=onnx.TensorProto.INT64,
-                ))  # fmt: skip
+                nodes.append(
+                    onnx.helper.make_node(
+                        "Cast", [source], [wide[source]], f"{source}_to_int64", to=onnx.TensorProto.INT64
+                    )
+                )
             node.input[1] = wide[source]
         nodes.append(node)
     if wide:
@@ -132,9 +136,8 @@ class FileSteps:
     """Runs a file sample by sample, with its state."""
 
     def __init__(
-        self, run: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]],
-        first: Mapping[str, torch.Tensor],
-    ) -> None:  # fmt: skip
+        self, run: Callable[[Sequence[torch.Tensor]], list[torch.Tensor]], first: Mapping[str, torch.Tensor]
+    ) -> None:
         """``run`` computes all outputs from all inputs; ``first`` is the initial state."""
         self._run, self._first = run, tuple(first.values())
         self._state: tuple[torch.Tensor, ...] = self._first
@@ -192,12 +195,7 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
     try:
         with _quiet(), torch.no_grad(), acceleration("onnx-registry"):
             onnx_program = torch.onnx.export(
-                giving(program),
-                inputs,
-                dynamo=True,
-                opset_version=OPSET,
-                verbose=False,
-                optimize=False,
+                giving(program), inputs, dynamo=True, opset_version=OPSET, verbose=False, optimize=False
             )
             assert onnx_program is not None
             keep_for_packaging(onnx_program, kept(program))
@@ -253,8 +251,14 @@ def tidy(model: onnx.ModelProto) -> None:
     model.graph.initializer.extend(sorted(kept, key=lambda constant: constant.name))
     # It also contains shapes of weights, which would contradict the transposed ones.
     del model.graph.value_info[:]
-    for holder in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output,
-                 *model.graph.initializer):  # fmt: skip
+    for holder in (
+        model,
+        model.graph,
+        *model.graph.node,
+        *model.graph.input,
+        *model.graph.output,
+        *model.graph.initializer,
+    ):
         del holder.metadata_props[:]
         holder.doc_string = ""
 
@@ -346,9 +350,7 @@ def file_products(model: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, Prod
         yield node, _product(node, add, shapes, held)
 
 
-def _product(
-    node: onnx.NodeProto, add: onnx.NodeProto | None, shapes: Shapes, held: set[str]
-) -> Product:
+def _product(node: onnx.NodeProto, add: onnx.NodeProto | None, shapes: Shapes, held: set[str]) -> Product:
     left, right = shapes.get(node.input[0], ()), shapes.get(node.input[1], ())
     gemm = node.op_type == "Gemm"
     numbers = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
@@ -358,11 +360,15 @@ def _product(
     if not bias and add is not None and add.op_type == "Add":
         bias = _added(node, add, len(left) == 2, held)
     return Product(
-        left, right, node.input[1] in held, gemm=gemm,
+        left,
+        right,
+        node.input[1] in held,
+        gemm=gemm,
         transposed=bool(numbers.get("transA") or numbers.get("transB")),
         scaled=numbers.get("alpha", 1.0) != 1.0 or numbers.get("beta", 1.0) != 1.0,
-        bias=shapes.get(bias, ()) if bias else None, constant_bias=not bias or bias in held,
-    )  # fmt: skip
+        bias=shapes.get(bias, ()) if bias else None,
+        constant_bias=not bias or bias in held,
+    )
 
 
 def _added(node: onnx.NodeProto, add: onnx.NodeProto, flat: bool, held: set[str]) -> str:

@@ -31,14 +31,7 @@ from workbench.results import NodeAnnotation
 from workbench.targets import target_of
 from workbench.targets.base import Reason
 from workbench.targets.nnpa.options import quantizes
-from workbench.targets.nnpa.products import (
-    ON_CPU,
-    OPERATION_TYPES,
-    OTHER,
-    UNRULED,
-    Product,
-    why_never,
-)
+from workbench.targets.nnpa.products import ON_CPU, OPERATION_TYPES, OTHER, UNRULED, Product, why_never
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,11 +124,14 @@ def _linear(module: fx.GraphModule, node: fx.Node, rewritten: bool) -> Found:
     shape = _shape(right)
     gemm = len(_shape(left)) == 2
     product = Product(
-        _shape(left), (*shape[:-2], shape[-1], shape[-2]) if len(shape) > 1 else shape,
-        constant(module, right) is not None, gemm=gemm, transposed=gemm and not rewritten,
+        _shape(left),
+        (*shape[:-2], shape[-1], shape[-2]) if len(shape) > 1 else shape,
+        constant(module, right) is not None,
+        gemm=gemm,
+        transposed=gemm and not rewritten,
         bias=None if bias is None else _shape(bias),
         constant_bias=bias is None or constant(module, bias) is not None,
-    )  # fmt: skip
+    )
     if bias is None:
         return _with_addition(module, Found(node, node, left, right, None, True, product))
     return Found(node, node, left, right, bias, True, product)
@@ -148,9 +144,14 @@ def _addmm(module: fx.GraphModule, node: fx.Node) -> Found:
     assert isinstance(right, fx.Node)
     scaled = any(node.kwargs.get(name, 1) != 1 for name in ("alpha", "beta"))
     product = Product(
-        _shape(left), _shape(right), constant(module, right) is not None, gemm=True,
-        scaled=scaled, bias=_shape(bias), constant_bias=constant(module, bias) is not None,
-    )  # fmt: skip
+        _shape(left),
+        _shape(right),
+        constant(module, right) is not None,
+        gemm=True,
+        scaled=scaled,
+        bias=_shape(bias),
+        constant_bias=constant(module, bias) is not None,
+    )
     return Found(node, node, left, right, bias, False, product)
 
 
@@ -177,14 +178,16 @@ def _with_addition(module: fx.GraphModule, match: Found) -> Found:
         # Only an addition with the product as first operand becomes a Gemm.
         return match
     product = Product(
-        match.product.left, match.product.right, match.product.constant,
-        gemm=match.product.gemm, transposed=match.product.transposed, bias=shape,
+        match.product.left,
+        match.product.right,
+        match.product.constant,
+        gemm=match.product.gemm,
+        transposed=match.product.transposed,
+        bias=shape,
         constant_bias=held,
-    )  # fmt: skip
+    )
     if not (product.takes_bias and held and isinstance(other, fx.Node)):
-        return Found(
-            match.source, match.source, match.left, match.right, None, match.linear, product
-        )
+        return Found(match.source, match.source, match.left, match.right, None, match.linear, product)
     return Found(add, match.source, match.left, match.right, other, match.linear, product)
 
 
@@ -233,11 +236,7 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
             continue
         nodes = {found_products.source, found_products.node}
         why = _why_not(found_products, rules, options)
-        if (
-            reason := why
-            or found_products.product.splits
-            or _odd_weight(module, found_products, options)
-        ):
+        if reason := why or found_products.product.splits or _odd_weight(module, found_products, options):
             rules.told.update(dict.fromkeys(nodes, reason))
         if why:
             continue
@@ -274,9 +273,11 @@ def _odd_weight(module: fx.GraphModule, match: Found, options: dict[str, Any]) -
 
 
 def _place(
-    module: fx.GraphModule, match: Found, options: dict[str, Any],
+    module: fx.GraphModule,
+    match: Found,
+    options: dict[str, Any],
     observers: dict[tuple[fx.Node, str], fx.Node],
-) -> None:  # fmt: skip
+) -> None:
     right = _standing(module, match)
     for source, role, mode in (
         (match.left, "activation", options["activations"]),
@@ -289,9 +290,12 @@ def _place(
         match.source.replace_input_with(source, observers[key])
     how = options["reading"], match.linear, match.node.name
     bias = None if match.bias is None else match.bias
-    match.node.meta[_PRODUCT] = (observers[match.left, "activation"].name,
-                                 observers[right, "weight"].name,
-                                 bias.name if bias else "", how)  # fmt: skip
+    match.node.meta[_PRODUCT] = (
+        observers[match.left, "activation"].name,
+        observers[right, "weight"].name,
+        bias.name if bias else "",
+        how,
+    )
 
 
 def _standing(module: fx.GraphModule, match: Found) -> fx.Node:
@@ -311,9 +315,12 @@ def _standing(module: fx.GraphModule, match: Found) -> fx.Node:
 
 def _observed(module: fx.GraphModule, source: fx.Node, role: str, mode: str) -> fx.Node:
     observer: Any = MinMaxObserver(
-        dtype=torch.int8, eps=_TINY, quant_min=-127 if mode == "sym" else -128, quant_max=127,
+        dtype=torch.int8,
+        eps=_TINY,
+        quant_min=-127 if mode == "sym" else -128,
+        quant_max=127,
         qscheme=torch.per_tensor_symmetric if mode == "sym" else torch.per_tensor_affine,
-    )  # fmt: skip
+    )
     observer.operand = role, mode
     if role == "activation":
         observer.dynamic = mode
@@ -403,13 +410,19 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
         why = None if rule else why_never(op) if wanted else UNRULED
         why = ON_CPU if node in rules.kept_off else why
         reason = rules.told.get(node) or why or Reason("", "")
-        annotations.append(NodeAnnotation(
-            node=node.name, op=op, module=programs.module_of(node),
-            config=project.label_of(rule) if rule else "float",
-            by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
-            quantized=rule is not None, reason=reason.text, cause=reason.cause,
-            never=reason == OTHER,
-        ))  # fmt: skip
+        annotations.append(
+            NodeAnnotation(
+                node=node.name,
+                op=op,
+                module=programs.module_of(node),
+                config=project.label_of(rule) if rule else "float",
+                by=f"{rule.id} {rule.kind} {rule.match}".rstrip() if rule else "",
+                quantized=rule is not None,
+                reason=reason.text,
+                cause=reason.cause,
+                never=reason == OTHER,
+            )
+        )
     return annotations
 
 

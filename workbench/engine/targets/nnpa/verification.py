@@ -114,9 +114,13 @@ def _readings(
     return [
         ReadingTally("onnxruntime", "ONNX Runtime, float", by, plain),
         *emulated,
-        ReadingTally("onnxruntime-dynamic", "ONNX Runtime, dynamic", f"{by}: int8, per tensor",
-                     FileSteps(_session(_dynamic(path)), first)),
-    ]  # fmt: skip
+        ReadingTally(
+            "onnxruntime-dynamic",
+            "ONNX Runtime, dynamic",
+            f"{by}: int8, per tensor",
+            FileSteps(_session(_dynamic(path)), first),
+        ),
+    ]
 
 
 def _dynamic(path: Path) -> bytes:
@@ -124,9 +128,12 @@ def _dynamic(path: Path) -> bytes:
     with tempfile.TemporaryDirectory(prefix="nnpa-") as folder:
         written = Path(folder) / MODEL_FILE
         quantize_dynamic(
-            path, written, op_types_to_quantize=["MatMul", "Gemm"], per_channel=False,
+            path,
+            written,
+            op_types_to_quantize=["MatMul", "Gemm"],
+            per_channel=False,
             weight_type=QuantType.QInt8,
-        )  # fmt: skip
+        )
         return written.read_bytes()
 
 
@@ -185,8 +192,13 @@ class _Agreement:
     def result(self) -> VerifyResult:
         """The figures."""
         return VerifyResult(
-            samples=self.samples, elements=self.elements, exact=self.exact, max_lsb=0,
-            argmax_equal=self.same, histogram={}, max_abs_error=self.worst,
+            samples=self.samples,
+            elements=self.elements,
+            exact=self.exact,
+            max_lsb=0,
+            argmax_equal=self.same,
+            histogram={},
+            max_abs_error=self.worst,
             runtime=f"ONNX Runtime {onnxruntime.__version__}",
             outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self._sums)),
-        )  # fmt: skip
+        )
