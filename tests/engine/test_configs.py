@@ -230,7 +230,7 @@ def test_that_a_retargeted_program_equals_one_lowered_from_the_start(engine, tmp
 
 
 def test_that_two_delegates_around_a_cpu_operator_verify(engine):
-    made = project("functional6")
+    made = without(project("functional6"), "plain_operators")
     assert engine.run(made, "verify", "evaluate") == "done"
     lowered = engine.result(made, "lower")
     assert lowered.delegates == 2

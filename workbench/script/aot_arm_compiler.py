@@ -319,17 +319,7 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
     demand_arm(project)
     reasons = list(_differences(project))
     if reasons:
-        raise WorkbenchError(
-            [
-                ErrorInfo(
-                    message=f"aot_arm_compiler cannot express this project: {reason}.",
-                    hint="Use workbench script to export a plain Python script.",
-                    where=Place(kind="option", id="aot"),
-                    code="aot-not-supported",
-                )
-                for reason in reasons
-            ]
-        )
+        raise WorkbenchError([_not_supported(reason) for reason in reasons])
     target = target_of(project.target.id).complete(project.target)
     samples = f"{out.stem}_samples"
     words = [
@@ -360,6 +350,15 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
         _TAIL.format(samples=samples),
     ]
     return commands, "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _not_supported(reason: str) -> ErrorInfo:
+    return ErrorInfo(
+        message=f"aot_arm_compiler cannot express this project: {reason}.",
+        hint="Use workbench script to export a plain Python script.",
+        where=Place(kind="option", id="aot"),
+        code="aot-not-supported",
+    )
 
 
 def _differences(project: Project) -> Iterator[str]:

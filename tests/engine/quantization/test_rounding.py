@@ -5,10 +5,19 @@ import itertools
 import pytest
 import torch
 
-from workbench.engine.quantization.rounding import Problem, clipped, descended, learned, second_order
+from workbench.engine.quantization.rounding import Problem, descended, learned, second_order
 
 pytestmark = pytest.mark.engine
-METHODS = {"gptq": second_order, "rounding": lambda problem: learned(problem, lambda: None)}
+
+
+def nearest_of_all(given):
+    """Return the integers of learned rounding: for each output the way with the least error."""
+    ways = torch.stack(learned(given, lambda: None))
+    chosen = torch.stack([given.error(way) for way in ways]).argmin(0)
+    return ways.gather(0, chosen[None, ..., None].expand(1, *ways.shape[1:]))[0]
+
+
+METHODS = {"gptq": second_order, "rounding": nearest_of_all}
 
 
 def problem(seed, rows=4, size=5, count=400, limit=7, groups=2):
@@ -51,7 +60,7 @@ def test_that_learned_rounding_is_near_the_best_of_all_integers_around():
     ours, best = 0.0, 0.0
     for seed in range(2):
         x, given = problem(seed, groups=1)
-        integers = learned(given, lambda: None)
+        integers = nearest_of_all(given)
         base = torch.floor(given.weight / given.scale)
         for row in range(given.weight.shape[1]):
             corners = torch.tensor(list(itertools.product((0, 1), repeat=given.weight.shape[-1])))
@@ -86,20 +95,6 @@ def test_that_wanted_outputs_count_and_not_the_weights_alone():
     for method in METHODS.values():
         outputs = x / 2 @ (method(doubled) * doubled.scale).transpose(1, 2)
         assert (outputs - wanted).square().mean() < 0.1 * wanted.square().mean()
-
-
-def test_that_a_row_with_one_outlier_is_clipped_and_others_are_not():
-    """Three integers: what the outlier loses is less than what 31 others gain."""
-    _, given = problem(0, groups=1, rows=2, size=32)
-    weight = torch.full_like(given.weight, 0.1)
-    weight[0, 1, 0] = 0.13
-    gram, scale = torch.eye(32, dtype=torch.float64)[None], weight.abs().amax(-1, keepdim=True)
-    row = Problem(weight, gram, weight @ gram, scale, 1, given.pinned)
-    shares = clipped(row, Problem.nearest, per_tensor=False)[0, :, 0]
-    assert shares[0] == 1.0
-    assert 0.7 < shares[1] < 0.9
-    together = clipped(row, Problem.nearest, per_tensor=True)
-    assert torch.all(together == together[0, 0])
 
 
 def test_that_a_change_of_a_single_weight_gains_nothing_more():

@@ -229,8 +229,8 @@ def test_that_a_compiled_tflite_is_compared_with_its_reference(
         given[name] = arguments
         return [np.full(shape, value, np.int8)]
 
-    def run(self, inputs, options, operators):
-        return program.Result((np.full((1, 8, 8, 3), 5, np.int8),), (), (), {}, {})
+    def run(self, inputs, options, operators, state=None):
+        return program.Result((np.full((1, 8, 8, 3), 5, np.int8),), (), (), {}, {}, {})
 
     monkeypatch.setattr("workbench.npu.operator_process.CpuOperatorProcess.__call__", kernels)
     monkeypatch.setattr(program.Program, "run", run)

@@ -12,6 +12,8 @@ MODULES = (cost, programs, quality, simulation, runs, documents, matrix, sample,
 # Fields that do say something by themselves.
 MEANT = {
     "CpuNode.cause": "other",
+    "OutputPort.factor": 1.0,
+    "Improvement.kept": True,
     "TensorRange.channels": 1,
     "TensorRange.eps": 2**-16,
     "Measurement.inferences": 1,

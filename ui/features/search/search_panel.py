@@ -81,7 +81,7 @@ class LimitForm(FlowRow):
         self.train.setEnabled(False)
         self.widths.toggled.connect(self.train.setEnabled)
         self.transforms = QCheckBox("Weight transforms", self)
-        self.transforms.setToolTip(f"Search the weight transforms too: {', '.join(TRANSFORMS)}")
+        self.transforms.setToolTip(literal(f"Search the weight transforms too: {', '.join(TRANSFORMS)}"))
         self.add(self.transforms)
         self.workers.setToolTip(literal(f"Parallel engines; this machine has {cores} cores"))
 

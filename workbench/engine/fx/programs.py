@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import io
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -176,10 +176,6 @@ DYNAMIC = "quantized by its reader"
 _CONTROL_FLOW = ("cond", "while_loop")
 
 
-# What torch's archive writer says when the file system refuses a write.
-_WRITER_ERRORS = ("inline_container", "iostream error")
-
-
 def save(program: torch.export.ExportedProgram, folder: Path) -> None:
     """Save a program as ``program.pt2`` in a result folder.
 
@@ -188,18 +184,15 @@ def save(program: torch.export.ExportedProgram, folder: Path) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    path = folder / PROGRAM_FILE
+    buffer = io.BytesIO()
     inputs = program._example_inputs  # noqa: SLF001 - no public way to leave them out
     program._example_inputs = None  # noqa: SLF001
     try:
-        torch.export.save(program, str(path))
-    except RuntimeError as error:
-        # torch's writer names the line of its source instead of the failed write.
-        if not any(word in str(error) for word in _WRITER_ERRORS):
-            raise
-        raise OSError(errno.EIO, "the disk may be full", str(path)) from error
+        torch.export.save(program, buffer)
     finally:
         program._example_inputs = inputs  # noqa: SLF001
+    # torch's own writer of files ends the process where the disk is full.
+    (folder / PROGRAM_FILE).write_bytes(buffer.getbuffer())
 
 
 def load(folder: Path) -> torch.export.ExportedProgram:
