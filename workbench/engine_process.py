@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import ValidationError
 
 from workbench import interpreter, system_limits
+from workbench.pipeline.stages import STAGES
 from workbench.process_guard import ProcessGuard
 from workbench.protocol import (
     MAX_EVENT_BYTES,
@@ -260,7 +261,8 @@ class EngineProcess:
 
     def _follow(self, event: Event) -> None:
         if isinstance(event, StageStarted):
-            self._stage = event.stage
+            # Of two at a time, the earlier one is in a copy of the engine.
+            self._stage = max(self._stage, event.stage, key=_place)
         elif isinstance(event, JobFinished):
             self._stage = ""
             with self._sending, contextlib.suppress(ValueError):
@@ -303,6 +305,11 @@ class EngineProcess:
             crashed=crashed,
             remedy="" if expected else system_limits.remedy(),
         )
+
+
+def _place(stage: str) -> int:
+    """Return the place of a stage in the order of a run; -1 for none."""
+    return next((i for i, known in enumerate(STAGES) if known.id == stage), -1)
 
 
 def _decoded(line: bytes | OversizedLine) -> Event:
