@@ -108,6 +108,10 @@ def small():
     return _made(Small, (1, 3, 8, 8))
 
 
+def averaged():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AvgPool2d(2)).eval(), (torch.rand(1, 3, 8, 8),)
+
+
 class OddOutputs(nn.Module):
     """Outputs that are no tensors, beside numbers and truth values."""
 

@@ -24,12 +24,13 @@ _SHARE_OF_DISTANCE = 4
 @contextmanager
 def halves_away_from_zero(
     converted: torch.fx.GraphModule, lowered: torch.export.ExportedProgram
-) -> Iterator[None]:
+) -> Iterator[bool]:
     """Let the average pools that run on the NPU round as it does while the block runs.
 
     Pools that stay on the CPU, as those of a batch on U55 and U65, round as torch. Only pools
     between equal grids: their means are then of the integers themselves. Copies that
-    are made of the module meanwhile keep rounding so.
+    are made of the module meanwhile keep rounding so. The block gets whether any pool does: without
+    one, the module computes what it does outside.
 
     Source: TOSA 1.0 ``AVG_POOL2D`` multiplies the sum with a number just above 1 / n
     (``reciprocal_scale``), adds one half and rounds down (``apply_scale_32``).
@@ -53,7 +54,7 @@ def halves_away_from_zero(
             node.target = pool_with_offset
             node.kwargs = {"offset": step / _SHARE_OF_DISTANCE / math.prod(_size_of(node))}
         converted.recompile()
-        yield
+        yield bool(pools)
     finally:
         for node in pools:
             node.target, node.kwargs = _ATEN.avg_pool2d.default, {}
