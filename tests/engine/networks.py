@@ -426,7 +426,7 @@ def attending():
 
 
 def module6():
-    """``functional6``, written as a suggestion says."""
+    """``functional6`` with a module for its function."""
     made = Functional6()
     return _made(lambda: nn.Sequential(made.first, nn.ReLU6(), made.second), (1, 3, 12, 12))
 

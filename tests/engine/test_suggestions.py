@@ -67,21 +67,6 @@ def test_that_an_applied_suggestion_brings_what_it_said(engine, made, identity, 
 
 
 @pytest.mark.slow
-def test_that_the_line_with_the_function_is_named_and_the_module_brings_what_it_said(engine):
-    made = project("functional6")
-    found = suggested(engine, made)["relu6"]
-    assert found.edit is None
-    line = found.written[0]
-    assert line.place.startswith("networks.py:")
-    assert line.now == "return self.second(torch.nn.functional.relu6(self.first(x)))"
-    assert line.instead.startswith("return self.second(self.relu6(self.first(x)))")
-    before, after = lowered(engine, made), lowered(engine, project("module6"))
-    fewer = len(before.cpu_nodes) - len(after.cpu_nodes)
-    assert found.expected.startswith(f"Removes up to {fewer} of {len(before.cpu_nodes)} CPU operators")
-    assert "relu6" not in suggested(engine, project("module6"))
-
-
-@pytest.mark.slow
 def test_that_channels_last_is_suggested_where_it_saves_transposes(engine):
     before, after = project("module6"), project("channels_last")
     found = suggested(engine, before)["channels_last"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.graph.labels import operator_name
 from workbench.pipeline.resolution import resolve_graph
 from workbench.project import edits
-from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
+from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
 from workbench.text import listed, plural
@@ -24,50 +23,6 @@ if TYPE_CHECKING:
     from workbench.project.rules import Effective
     from workbench.results import CpuNode, LowerResult, PrepareResult
     from workbench.suggestions.suggestion import Edit
-
-
-# The quantizer has a pattern for hardtanh (from nn.ReLU6) but not for relu6 (from the function).
-# Measured with ExecuTorch 1.5.1.
-_RELU6 = "aten.relu6."
-_CALL = re.compile(r"(?<![\w.])(?:(?:torch\.)?nn\.functional|functional|F)\.relu6\(")
-
-
-def has_no_pattern(operator: Operator) -> bool:
-    """Return whether no config can quantize an operator as it is written in the source."""
-    return operator.origin is not None and operator.origin.op.startswith(_RELU6)
-
-
-def module_for_function(left: Left) -> Iterator[Suggestion]:
-    """Yield suggestions to replace functions that cannot be quantized by modules."""
-    chosen = [
-        operator
-        for operator in left.operators
-        if has_no_pattern(operator) and not (operator.effective and operator.effective.kept_off)
-    ]
-    if not chosen:
-        return
-    nodes = left.with_followers(chosen)
-    lines = dict.fromkeys(operator.origin.source for operator in chosen if operator.origin)
-    yield Suggestion(
-        id="relu6",
-        title="Use nn.ReLU6 instead of F.relu6",
-        evidence="The quantizer has no pattern for the function, so it stays in float on the "
-        "CPU and splits the program; it has one for the module.",
-        expected=f"Removes up to {left.fewer(nodes)} of {left.total} CPU operators, including "
-        f"conversions: counted in the graph, {plural(len(lines), 'line')} to change.",
-        gain=ExpectedGain(cpu_operators=left.fewer(nodes)),
-        nodes=nodes,
-        written=tuple(_written(line) for line in lines),
-    )
-
-
-def _written(source: str) -> Written:
-    """Return the changed line, e.g. for ``net.py:12 in forward: x = F.relu6(x)``."""
-    head, _, line = source.partition(": ")
-    location = head.split(" in ")[0]
-    if not line or not _CALL.search(line):
-        return Written(location, line, "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here")
-    return Written(location, line, _CALL.sub("self.relu6(", line) + "  # self.relu6 = nn.ReLU6()")
 
 
 _EIGHT_BIT = "a8w8"
@@ -144,7 +99,7 @@ def quantize_floats(project: Project, left: Left) -> Iterator[Suggestion]:
         effective = operator.effective
         if effective is None or effective.kept_off or effective.label != "float":
             continue
-        if not has_no_pattern(operator) and not _loses_its_clamp(project, operator):
+        if not _loses_its_clamp(project, operator):
             groups[effective.rule].append(operator)
     rules = {rule.id: rule for rule in project.rules}
     for rule_id, chosen in groups.items():

@@ -155,11 +155,6 @@ KINDS: tuple[Kind, ...] = (
         "integer_io", "Use integer inputs and outputs", lambda m: cpu_operators.integer_io(m.project, m.left)
     ),
     Kind(
-        "relu6",
-        "Use a module instead of a function that cannot be quantized (in the source)",
-        lambda m: cpu_operators.module_for_function(m.left),
-    ),
-    Kind(
         "faster",
         "Write the network in an equal form that takes fewer cycles",
         lambda m: device_cost.switch_on_rewrites(m.project, m.lowered, m.program),

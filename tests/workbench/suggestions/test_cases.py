@@ -41,49 +41,6 @@ def options_of(project, **options):
     )
 
 
-RELU6 = program_of(("linear", "aten.relu6.default", "head", "net.py:12 in forward: x = F.relu6(self.a(x))"))
-
-
-@for_each(
-    ("source", "instead"),
-    [
-        (
-            "net.py:12 in forward: x = F.relu6(self.a(x))",
-            "x = self.relu6(self.a(x))  # self.relu6 = nn.ReLU6()",
-        ),
-        (
-            "net.py:12 in forward: return torch.nn.functional.relu6(x) + nn.functional.relu6(y)",
-            "return self.relu6(x) + self.relu6(y)  # self.relu6 = nn.ReLU6()",
-        ),
-        (
-            "net.py:12 in forward: return my_F.relu6(x)",
-            "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here",
-        ),
-        ("net.py:12 in forward", "self.relu6 = nn.ReLU6() in __init__, self.relu6(x) here"),
-    ],
-)
-def test_that_the_function_becomes_a_module_at_its_line(source, instead):
-    program = program_of(("linear", "aten.relu6.default", "head", source))
-    made = found(make_project(), LIN, program=program)["relu6"]
-    (line,) = made.written
-    assert (line.place, line.instead) == ("net.py:12", instead)
-    assert line.now == source.partition(": ")[2]
-    assert made.nodes == ("lin",)
-    assert made.edit is None
-    # The operator and the conversion before it go; one comes before the float output.
-    assert made.gain.cpu_operators == 1
-    assert "1 line to change" in made.expected
-
-
-def test_that_what_a_rule_keeps_off_the_npu_stays_as_it_is_written():
-    project = edits.assign(make_project(), "module_name", "head", "cpu")
-    made = found(project, LIN, program=RELU6)
-    assert "relu6" not in made
-    assert set(made) == {"off:r2"}
-    other = program_of(("linear", "aten.relu.default", "head", ""))
-    assert "relu6" not in found(make_project(), LIN, program=other)
-
-
 @for_each(
     ("operator", "correction"),
     [
