@@ -27,6 +27,7 @@ OTHERS = {
     "in_bfloat16",
     "odd_outputs",
     "one_hot",
+    "averaged",
     "bad_later",
     "writing_nowhere",
     "module6",

@@ -79,8 +79,8 @@ def figures_picture_and_table_are_of_one_program_after_an_edit_and_a_new_theme(
 ):
     memory.context.selection.choose_modules(["head"], "modules")
     qtbot.waitUntil(lambda: memory.table.chosen_rows() == [2])
-    folder = opened.session.result("lower")
-    result = load_result(LowerResult, folder)
+    qtbot.waitUntil(lambda: opened.session.result("lower") is not None)
+    result = load_result(LowerResult, opened.session.result("lower"))
     first = result.vela[0]
     named = first.operations[0].model_copy(update={"root": "stem"})
     smaller = first.model_copy(update={"tensors": first.tensors[1:2], "operations": (named,)})
