@@ -157,11 +157,6 @@ def single_mean_spread():
     return _made(run, _IMAGE, _conv(1))
 
 
-def wide_strides():
-    """A convolution with a stride of four that leaves a row over."""
-    return _made(lambda x, conv: conv(x), (1, 3, 32, 32), nn.Conv2d(3, 8, 3, stride=4, padding=1))
-
-
 def wide_padded_pool():
     """A pool with a stride of four and a padding."""
     return _made(lambda x: functional.max_pool2d(x, 3, stride=4, padding=1), (1, 3, 33, 33))
