@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import ValidationError
 
 from workbench import interpreter, system_limits
-from workbench.pipeline.stages import STAGES
+from workbench.ids import STAGE_IDS, is_stage
 from workbench.process_guard import ProcessGuard
 from workbench.protocol import (
     MAX_EVENT_BYTES,
@@ -309,7 +309,7 @@ class EngineProcess:
 
 def _place(stage: str) -> int:
     """Return the place of a stage in the order of a run; -1 for none."""
-    return next((i for i, known in enumerate(STAGES) if known.id == stage), -1)
+    return STAGE_IDS.index(stage) if is_stage(stage) else -1
 
 
 def _decoded(line: bytes | OversizedLine) -> Event:

@@ -10,23 +10,11 @@ import time
 import pytest
 
 from tests.e2e.conftest import wait_gone
+from workbench.ids import STAGE_IDS
 from workbench.pipeline.plan import plan
 from workbench.protocol import JobFinished, LogLine, Ready, StageFinished, StageStarted
 
 pytestmark = pytest.mark.e2e
-
-STAGES = [
-    "import_model",
-    "export",
-    "prepare",
-    "calibrate",
-    "convert",
-    "evaluate",
-    "lower",
-    "verify",
-    "run",
-    "package",
-]
 
 
 def at(stage, action):
@@ -43,7 +31,7 @@ def kill(lane, stage, until):
     Evaluate runs beside lower, and is not finished when lower begins.
     """
     beside = {"evaluate", "lower"} if stage in {"evaluate", "lower"} else set()
-    before = [s for s in STAGES[: STAGES.index(stage)] if s not in beside]
+    before = [s for s in STAGE_IDS[: STAGE_IDS.index(stage)] if s not in beside]
     end = lane.run(until, at(stage, lambda e: os.kill(e.pid, signal.SIGKILL)))
     assert not end.expected
     assert end.stage in beside | {stage}
@@ -52,13 +40,13 @@ def kill(lane, stage, until):
     finished = [e.stage for e in lane.kinds(StageFinished)]
     assert finished == before
     states = {s.id: s.state for s in plan(lane.project, lane.path.parent, lane.cache).stages}
-    assert [s for s in STAGES if states[s] == "cached"] == before
+    assert [s for s in STAGE_IDS if states[s] == "cached"] == before
 
 
 def go_on(lane, until):
     lane.run(until)
     assert lane.kinds(JobFinished)[0].outcome == "done"
-    assert [e.stage for e in lane.kinds(StageFinished)] == STAGES[: STAGES.index(until) + 1]
+    assert [e.stage for e in lane.kinds(StageFinished)] == list(STAGE_IDS[: STAGE_IDS.index(until) + 1])
 
 
 def test_that_killing_an_engine_loses_nothing_that_was_finished(lane):
@@ -68,7 +56,7 @@ def test_that_killing_an_engine_loses_nothing_that_was_finished(lane):
 
 @pytest.mark.slow
 def test_that_killing_an_engine_in_any_stage_loses_nothing_that_was_finished(digits_lane):
-    for stage in STAGES:
+    for stage in STAGE_IDS:
         kill(digits_lane, stage, "package")
     go_on(digits_lane, "package")
 
@@ -92,7 +80,7 @@ def test_that_a_cancelled_stage_ends_the_engine_and_is_computed_by_the_next_run(
 @pytest.mark.slow
 def test_that_every_stage_can_be_cancelled_within_two_seconds(digits_lane):
     lane = digits_lane
-    for stage in STAGES:
+    for stage in STAGE_IDS:
         asked = []
 
         def cancel(engine, asked=asked):

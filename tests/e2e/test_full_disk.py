@@ -12,22 +12,11 @@ from pathlib import Path
 import pytest
 
 import workbench
+from workbench.ids import STAGE_IDS
 from workbench.pipeline.plan import plan
 from workbench.protocol import JobFinished, Ready, StageFailed, StageFinished
 
 pytestmark = pytest.mark.engine
-STAGES = (
-    "import_model",
-    "export",
-    "prepare",
-    "calibrate",
-    "convert",
-    "evaluate",
-    "lower",
-    "verify",
-    "run",
-    "package",
-)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -66,7 +55,8 @@ def sizes_of(lane):
     """Return the sizes of all files that the stages write, by stage [bytes]."""
     planned = plan(lane.project, lane.path.parent, lane.cache)
     return {
-        stage: [p.stat().st_size for p in lane.cache.folder(planned.key(stage)).iterdir()] for stage in STAGES
+        stage: [p.stat().st_size for p in lane.cache.folder(planned.key(stage)).iterdir()]
+        for stage in STAGE_IDS
     }
 
 
@@ -82,15 +72,15 @@ def test_that_every_stage_survives_a_disk_that_is_full_anywhere_in_its_files(dig
     lane = digits_lane
     lane.run("package")
     sizes, source, failed = sizes_of(lane), random.Random(1), set()
-    for stage in STAGES:
+    for stage in STAGE_IDS:
         lane.run("package")
         largest = max(sizes[stage])
         for size in sorted({0, 1, 512, largest // 2, largest - 1, source.randrange(largest)}):
             # What came before stays; this stage and those after it are made again.
-            for later in STAGES[STAGES.index(stage) :]:
+            for later in STAGE_IDS[STAGE_IDS.index(stage) :]:
                 lane.cache.remove(plan(lane.project, lane.path.parent, lane.cache).key(later))
             assert survives(lane, size) == stage, (stage, size)
             failed.add(stage)
-    assert failed == set(STAGES)
+    assert failed == set(STAGE_IDS)
     lane.run("package")
     assert lane.kinds(JobFinished)[0].outcome == "done"

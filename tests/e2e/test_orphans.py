@@ -20,23 +20,12 @@ from tests.engine.in_process import CALIBRATED, NETWORKS, project
 from tests.fakes import fvp, runner_elf
 from tests.for_each import for_each
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
+from workbench.ids import STAGE_IDS
 from workbench.project import store
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 _MOST_S, _START_S = 5.0, 120.0
 _MARK = "WORKBENCH_TEST_MARK"
-STAGES = (
-    "import_model",
-    "export",
-    "prepare",
-    "calibrate",
-    "convert",
-    "evaluate",
-    "lower",
-    "verify",
-    "run",
-    "package",
-)
 STUDIES = (
     ("sensitivity",),
     ("search", "--trials", "6"),
@@ -132,7 +121,7 @@ def small(tmp_path):
 
 
 def test_that_an_engine_ends_with_its_command_line_in_every_stage(digits):
-    for before, stage in zip((None, *STAGES), STAGES, strict=False):
+    for before, stage in zip((None, *STAGE_IDS), STAGE_IDS, strict=False):
         family = Family("workbench", "run", digits, "--trust", folder=digits.parent)
 
         def is_due(before=before, family=family):

@@ -6,21 +6,10 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, Engine, project
 from tests.faults import failing_reads
+from workbench.ids import STAGE_IDS
 from workbench.pipeline.plan import plan
 
 pytestmark = pytest.mark.engine
-STAGES = (
-    "import_model",
-    "export",
-    "prepare",
-    "calibrate",
-    "convert",
-    "evaluate",
-    "lower",
-    "verify",
-    "run",
-    "package",
-)
 HOW = {"elapsed_s", "retargeted"}
 
 
@@ -66,7 +55,7 @@ def test_that_results_that_are_read_with_faults_do_not_give_others(engine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["short", "zeroed", "error"])
-@pytest.mark.parametrize("stage", STAGES[1:])
+@pytest.mark.parametrize("stage", STAGE_IDS[1:])
 def test_that_every_stage_survives_a_fault_at_every_read(engine, stage, how):
     made = project("small", **CALIBRATED)
     assert read_again(engine, made, stage, how, None) > 0 or os.name != "posix"

@@ -14,7 +14,7 @@ from ui.state.session import Planned
 from workbench.deploy import fitting
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.ids import StageId
-from workbench.pipeline.resolution import lost_ranges
+from workbench.pipeline.resolution import stale_ranges
 from workbench.pipeline.stages import STAGES_BY_ID
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ class Checker(QObject):
         prepared = self._prepared()
         snapshot, project = self._context.model_index.snapshot, self._context.document.project
         if prepared is not None and snapshot is not None and project is not None:
-            lost = lost_ranges(project, snapshot.nodes_by_id, prepared)
-            yield from (of_info(info, "Ranges", "warning") for info in lost)
+            stale = stale_ranges(project, snapshot.nodes_by_id, prepared)
+            yield from (of_info(info, "Ranges", "warning") for info in stale)
         if prepared is not None:
             predicted = self._context.model_index.resolution.nodes
             for module, reason in differences(prepared.annotations, predicted).items():

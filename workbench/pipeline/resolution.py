@@ -114,8 +114,8 @@ def problems(
     warned += [Problem(level="warning", info=i) for i in boards.warnings_of(project, folder)]
     warned += [Problem(level="warning", info=info) for info in choice.warnings_of(project)]
     if graph is not None and prepared is not None:
-        lost = lost_ranges(project, graph.nodes_by_id, prepared)
-        warned += [Problem(level="warning", info=info) for info in lost]
+        stale = stale_ranges(project, graph.nodes_by_id, prepared)
+        warned += [Problem(level="warning", info=info) for info in stale]
     return errors + warned
 
 
@@ -239,7 +239,7 @@ def _rule_warnings(
             )
 
 
-def lost_ranges(project: Project, exported: Collection[str], prepared: PrepareResult) -> Iterator[ErrorInfo]:
+def stale_ranges(project: Project, exported: Collection[str], prepared: PrepareResult) -> Iterator[ErrorInfo]:
     """Yield the pinned ranges and range methods whose tensor or module no longer exists.
 
     Args:

@@ -108,15 +108,15 @@ def carried_ranges(module: torch.fx.GraphModule, carried: int) -> dict[str, tupl
     outputs = [_source(module, value) for value in _listed(nodes[-1].args[0])]
     known = activation_observers(module)
     shared: dict[str, tuple[float, float]] = {}
-    for given, taken in zip(outputs[-carried:], inputs[-carried:], strict=True) if carried else ():
-        mine = next((observer for name, observer in known if name == taken), None)
-        if mine is None:
+    for output_name, input_name in zip(outputs[-carried:], inputs[-carried:], strict=True) if carried else ():
+        at_input = next((o for name, o in known if name == input_name), None)
+        if at_input is None:
             continue
-        others = [o for name, o in known if name == given and _bits(o) == _bits(mine)]
-        if not others or any(other is mine for other in others):
+        at_output = [o for name, o in known if name == output_name and _bits(o) == _bits(at_input)]
+        if not at_output or any(other is at_input for other in at_output):
             continue
-        lows, highs = zip(*map(_ends, (mine, *others)), strict=True)
-        shared |= dict.fromkeys((given, taken), (min(lows), max(highs)))
+        lows, highs = zip(*map(_ends, (at_input, *at_output)), strict=True)
+        shared |= dict.fromkeys((output_name, input_name), (min(lows), max(highs)))
     return shared
 
 

@@ -11,6 +11,14 @@ from .graph_writer import Writer
 _ATEN = torch.ops.aten
 
 
+def product_along(write: Writer, x: fx.Node, dim: int, weight: torch.Tensor, name: str) -> fx.Node:
+    """Write a product with a constant matrix, of (elements after, before), along a dimension."""
+    is_last = dim % x.meta["val"].dim() == x.meta["val"].dim() - 1
+    rows = x if is_last else write(_ATEN.transpose.int, x, dim, -1)
+    product = write(_ATEN.linear.default, rows, write.constant(name, weight))
+    return product if is_last else write(_ATEN.transpose.int, product, dim, -1)
+
+
 def _with_vector(write: Writer, a: fx.Node, b: fx.Node) -> fx.Node | None:
     """Write a product of a computed vector as one of matrices."""
     left, right = a.meta["val"].dim(), b.meta["val"].dim()

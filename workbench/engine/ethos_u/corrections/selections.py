@@ -6,6 +6,7 @@ import torch
 from torch import fx
 
 from .graph_writer import Writer
+from .linear_algebra import product_along
 
 _ATEN = torch.ops.aten
 # More slices are a product with a matrix of ones and zeros, of so many weights at most.
@@ -76,10 +77,7 @@ def _taken(write: Writer, x: fx.Node, dim: int, places: list[int]) -> fx.Node | 
         return None
     weight = torch.zeros(len(places), size)
     weight[range(len(places)), places] = 1.0
-    is_last = dim % x.meta["val"].dim() == x.meta["val"].dim() - 1
-    rows = x if is_last else write(_ATEN.transpose.int, x, dim, -1)
-    taken = write(_ATEN.linear.default, rows, write.constant("selection", weight))
-    return taken if is_last else write(_ATEN.transpose.int, taken, dim, -1)
+    return product_along(write, x, dim, weight, "selection")
 
 
 # For all devices, and for U55 and U65, where the others have an operator.

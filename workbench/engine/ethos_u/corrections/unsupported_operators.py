@@ -10,7 +10,7 @@ from torch import fx
 
 from .composite_operators import decomposed, is_composite
 from .graph_writer import Writer, finished, floating_calls
-from .linear_algebra import ALGEBRA
+from .linear_algebra import ALGEBRA, product_along
 from .selections import SELECTIONS, TAKEN
 from .volumes import VOLUMES
 from .window_operators import WINDOWS
@@ -368,11 +368,7 @@ def _scaled(write: Writer, x: fx.Node, *settings: Any) -> fx.Node | None:
     if sum(weight.numel() for weight in weights) > _MOST_WEIGHTS:
         return None
     for axis, weight in enumerate(weights, 2):
-        is_last = axis == len(sizes) + 1
-        rows = x if is_last else write(_ATEN.transpose.int, x, axis, -1)
-        held = write.constant(f"interpolation_{axis}", weight)
-        x = write(_ATEN.linear.default, rows, held)
-        x = x if is_last else write(_ATEN.transpose.int, x, axis, -1)
+        x = product_along(write, x, axis, weight, f"interpolation_{axis}")
     return x
 
 
