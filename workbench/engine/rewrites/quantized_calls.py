@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import fx
 
-from workbench.engine.ethos_u.corrections.graph_writer import floating_calls
+from workbench.engine.ethos_u.corrections.graph_writer import floating_calls, quantized_nodes
 
 
 def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> Iterator[fx.Node]:
@@ -18,29 +18,10 @@ def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> It
     """
     if not any(node.target in targets for node in module.graph.nodes):
         return
-    quantized = _quantized(module, quantizer)
+    quantized = quantized_nodes(module, quantizer)
     for node in floating_calls(module, *targets):
         if node in quantized:
             yield node
-
-
-def _quantized(module: fx.GraphModule, quantizer: Any) -> set[fx.Node]:
-    """Return the nodes whose strongest rule is that of a configuration.
-
-    Those that a plug-in's quantizer may take are left out: it knows operators as they are written.
-    """
-    decided, quantized = set[fx.Node](), set[fx.Node]()
-    for one in quantizer.quantizer.quantizers:
-        finder = getattr(one, "node_finder", None)
-        if finder is None:
-            if hasattr(one, "own"):
-                return set()
-            continue
-        nodes = set(finder.find_nodes(module)) - decided
-        decided |= nodes
-        if one.quantization_config is not None:
-            quantized |= nodes
-    return quantized
 
 
 def written_name(node: fx.Node) -> str:

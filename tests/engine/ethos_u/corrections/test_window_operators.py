@@ -38,7 +38,9 @@ def engine(tmp_path_factory):
 def quantizer(dtype):
     activation = SimpleNamespace(dtype=dtype)
     config = SimpleNamespace(input_activation=activation)
-    return SimpleNamespace(global_config=config, tosa_spec="TOSA-1.0+INT+int16+int4+cf")
+    return SimpleNamespace(
+        global_config=config, tosa_spec="TOSA-1.0+INT+int16+int4+cf", quantizer=SimpleNamespace(quantizers=[])
+    )
 
 
 def written(name, dtype=torch.int16):

@@ -107,18 +107,24 @@ VOLUMES = {
 }
 
 
-def quantizer(is_small):
+def quantizer(is_small, *, quantizes=True):
     made = SimpleNamespace(input_activation=SimpleNamespace(dtype=torch.int16))
-    return SimpleNamespace(global_config=made, tosa_spec="TOSA-1.0+INT" + "+u55" * is_small)
+    every = SimpleNamespace(find_nodes=lambda module: module.graph.nodes)
+    rule = SimpleNamespace(node_finder=every, quantization_config=made if quantizes else None)
+    return SimpleNamespace(
+        global_config=made,
+        tosa_spec="TOSA-1.0+INT" + "+u55" * is_small,
+        quantizer=SimpleNamespace(quantizers=[rule]),
+    )
 
 
-def written(compute, places=None, *, is_small, x=None):
+def written(compute, places=None, *, is_small, x=None, quantizes=True):
     """Return the largest error of a function as it is written, and its operators."""
     torch.manual_seed(0)
     model, x = Of(compute, places).eval(), torch.randn(1, 8, 6, 6) if x is None else x
     program = with_functional_writes(torch.export.export(model, (x,)))
     module = program.module(check_guards=False)
-    plain_operators(module, quantizer(is_small))
+    plain_operators(module, quantizer(is_small, quantizes=quantizes))
     module.graph.lint()
     calls = [node for node in module.graph.nodes if node.op == "call_function"]
     for node in calls:
@@ -167,6 +173,14 @@ def test_that_what_is_computed_over_three_dimensions_keeps_its_values(name):
     error, names = written(VOLUMES[name], is_small=False, x=x)
     assert error < 1e-5
     assert not names & {"avg_pool3d", "conv3d", "max_pool3d"}
+
+
+def test_that_what_a_rule_leaves_in_float_stays_one_operator_on_the_cpu():
+    x = torch.randn(1, 2, 5, 6, 7)
+    assert "conv3d" in written(VOLUMES["same"], is_small=True, x=x, quantizes=False)[1]
+    for compute in (lambda x: functional.interpolate(x, scale_factor=2, mode="bilinear"), torch.fliplr):
+        _, names = written(compute, is_small=True, quantizes=False)
+        assert names & {"upsample_bilinear2d", "flip"}
 
 
 def test_that_values_of_a_whole_network_are_kept_where_torch_would_write_them_worse():

@@ -97,6 +97,25 @@ def floating_calls(module: fx.GraphModule, *targets: Any) -> Iterator[fx.Node]:
             yield node
 
 
+def quantized_nodes(module: fx.GraphModule, quantizer: Any) -> set[fx.Node]:
+    """Return the nodes whose strongest rule is that of a configuration.
+
+    Those that a plug-in's quantizer may take are left out: it knows operators as they are written.
+    """
+    decided, quantized = set[fx.Node](), set[fx.Node]()
+    for one in quantizer.quantizer.quantizers:
+        finder = getattr(one, "node_finder", None)
+        if finder is None:
+            if hasattr(one, "own"):
+                return set()
+            continue
+        nodes = set(finder.find_nodes(module)) - decided
+        decided |= nodes
+        if one.quantization_config is not None:
+            quantized |= nodes
+    return quantized
+
+
 def is_floating(node: fx.Node) -> bool:
     """Return whether the value of a node, or the first of several, is of floats."""
     value = node.meta.get("val")

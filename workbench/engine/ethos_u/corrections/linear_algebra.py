@@ -53,7 +53,7 @@ def _similarity(write: Writer, a: fx.Node, b: fx.Node, dim: int = 1, eps: float 
     return write(_ATEN.div.Tensor, dot, write(_ATEN.mul.Tensor, *sides))
 
 
-def _distances(write: Writer, a: fx.Node, b: fx.Node, p: float = 2, *rest: Any) -> fx.Node | None:
+def distances(write: Writer, a: fx.Node, b: fx.Node, p: float = 2, *rest: Any) -> fx.Node | None:
     """Write the Euclidean distances of all rows to all others, where they are few."""
     rows, others = (side.meta["val"].shape for side in (a, b))
     if p != 2 or rows[-2] * others[-2] * rows[-1] > _MOST_APART:
@@ -126,7 +126,6 @@ ALGEBRA: dict[Any, Any] = {
     _ATEN.mv.default: _with_vector,
     _ATEN.pairwise_distance.default: _distance,
     _ATEN.cosine_similarity.default: _similarity,
-    _ATEN.cdist.default: _distances,
     _ATEN.hypot.default: _hypotenuse,
     _ATEN.baddbmm.default: _products_added,
     _ATEN.addbmm.default: _products_added,

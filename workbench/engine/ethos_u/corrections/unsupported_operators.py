@@ -1,6 +1,7 @@
 """Operators without a pattern of Ethos-U's quantizer, written with operators that have one."""
 
 import math
+from collections.abc import Container
 from importlib import metadata
 from typing import Any
 
@@ -9,8 +10,8 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from .composite_operators import decomposed, is_composite
-from .graph_writer import Writer, finished, floating_calls
-from .linear_algebra import ALGEBRA, product_along
+from .graph_writer import Writer, finished, floating_calls, quantized_nodes
+from .linear_algebra import ALGEBRA, distances, product_along
 from .selections import SELECTIONS, TAKEN
 from .volumes import VOLUMES
 from .window_operators import WINDOWS
@@ -42,7 +43,8 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
     Instead: They are written with means, pools over two dimensions, group norms, tables and slices;
         paddings by nothing are left out, those by less are slices; a vector becomes a matrix of one
         column or row; places are found apart on the CPU, and whole numbers become floats before
-        they divide; an interpolation is a product with a matrix along each dimension.
+        they divide; an interpolation is a product with a matrix along each dimension. What the CPU
+        computes faster as one operator is written only where a rule quantizes it.
     Right because: Each is the same function of real numbers, and every part has a grid of its own.
     Network: torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1)); linear(x).mT;
         torch.nn.functional.cosine_similarity(x, y, dim=-1)
@@ -52,18 +54,26 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
     activation = config.input_activation if config is not None else None
     is_wide = activation is not None and activation.dtype is torch.int16
     table = _PLAIN if is_wide else {t: w for t, w in _PLAIN.items() if t != _ATEN.abs.default}
+    costly = _COSTLY
     if quantizer is not None and "u55" in str(quantizer.tosa_spec).lower():
-        table = {**table, **SELECTIONS, _ATEN.upsample_bilinear2d.vec: _scaled}
-    composites = {n.target for n in module.graph.nodes if is_composite(n.target)} - set(table)
+        costly = {**costly, **SELECTIONS, _ATEN.upsample_bilinear2d.vec: _scaled}
+    composites = {n.target for n in module.graph.nodes if is_composite(n.target)} - {*table, *costly}
     # Those that torch writes first: what they are written with may be in the table.
     done = _written(module, dict.fromkeys(composites, decomposed))
-    return finished(module, [*done, *_written(module, table)])
+    done += _written(module, table)
+    if quantizer is not None and any(node.target in costly for node in module.graph.nodes):
+        done += _written(module, costly, quantized_nodes(module, quantizer))
+    return finished(module, done)
 
 
-def _written(module: fx.GraphModule, table: dict[Any, Any]) -> list[str]:
+def _written(
+    module: fx.GraphModule, table: dict[Any, Any], among: Container[fx.Node] | None = None
+) -> list[str]:
     """Write the operators of a table; return the names of the nodes that were replaced."""
     done = list[str]()
     for node in floating_calls(module, *table):
+        if among is not None and node not in among:
+            continue
         write = Writer(module, node)
         written = table[node.target](write, *node.args, **node.kwargs)
         if written is not None:
@@ -429,7 +439,6 @@ _PLAIN: dict[Any, Any] = {
     **WINDOWS,
     **TAKEN,
     **ALGEBRA,
-    **VOLUMES,
     _ATEN.pad.default: _pad,
     _ATEN.constant_pad_nd.default: _pad,
     _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),
@@ -462,9 +471,6 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.erfc.default: lambda write, x: write(_ATEN.rsub.Scalar, write(_ATEN.erf.default, x), 1),
     _ATEN.upsample_nearest1d.default: _repeated,
     _ATEN.upsample_nearest1d.vec: _repeated,
-    _ATEN.upsample_bicubic2d.vec: _scaled,
-    _ATEN.upsample_linear1d.vec: _scaled,
-    _ATEN.upsample_trilinear3d.vec: _scaled,
     _ATEN.channel_shuffle.default: _shuffled,
     _ATEN.log2.default: lambda write, x: write(
         _ATEN.mul.Tensor, write(_ATEN.log.default, x), 1 / math.log(2)
@@ -495,4 +501,12 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.rrelu.default: _leaky,
     _ATEN.index_fill.int_Scalar: _filled_rows,
     _ATEN.index_fill.int_Tensor: _filled_rows,
+}
+# What takes the CPU longer than the operator itself: written only where it is quantized.
+_COSTLY: dict[Any, Any] = {
+    **VOLUMES,
+    _ATEN.upsample_bicubic2d.vec: _scaled,
+    _ATEN.upsample_linear1d.vec: _scaled,
+    _ATEN.upsample_trilinear3d.vec: _scaled,
+    _ATEN.cdist.default: distances,
 }
