@@ -269,7 +269,7 @@ def _fast(lowered: LowerResult | None, limits: Sequence[Limit]) -> Answer:
     time = time_of(lowered)
     own = [limit for limit in limits if limit.name in _TIME_LIMITS]
     broken = [limit for limit in own if limit.held is False]
-    figure = f"{lowered.cycles:,} cycles"
+    figure = "nothing on the NPU" if lowered.is_off_npu else f"{lowered.cycles:,} cycles"
     if time.ms is not None:
         figure = f"{time.ms:.3g} ms"
         if time.low_ms is not None and time.high_ms is not None:

@@ -91,6 +91,16 @@ def test_that_the_memories_of_a_board_are_drawn_with_what_they_hold():
     assert answers(fit=lost)["fits"].state == "missed"
 
 
+def test_that_a_program_with_nothing_on_the_npu_has_no_time():
+    lowered = result_of("lower").model_copy(update={"delegates": 0, "vela": ()})
+    compiled = result_of("verify").compiled.model_copy(update={"elements": 0, "equal": 0})
+    verified = result_of("verify").model_copy(update={"compiled": compiled})
+    shown = answers(lower=lowered, verify=verified)
+    assert (shown["fast"].figure, shown["fast"].bars) == ("nothing on the NPU", ())
+    assert lowered.inference_ms is None
+    assert any("nothing to execute" in line for line in shown["correct"].lines)
+
+
 def test_that_figures_that_are_not_finite_have_no_bar():
     value = result_of("evaluate").model_copy(
         update={"metric_name": "loss", "metric_quantized": math.inf, "metric_float": 1.0}

@@ -398,7 +398,7 @@ def _cost(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
     )
     cpu = replace(cpu, value=str(cost.cpu_nodes), origin=_cpu_origin(cost))
     if before is not None:
-        if before.cycles:
+        if before.cycles and cost.cycles:
             change = 100 * (cost.cycles - before.cycles) / before.cycles
             cycles = _compared(cycles, change, "{:.1f} %", grows=False)
         sram = _compared(sram, (cost.sram_bytes - before.sram_bytes) / _KIB, "{:,.1f} KiB", grows=False)
@@ -440,6 +440,8 @@ def _compared(score: Score, change: float, form: str, *, grows: bool | None = Tr
 
 
 def _cycles(cycles: int, milliseconds: float | None) -> str:
+    if not cycles:
+        return "none"
     return f"{cycles:,}" if milliseconds is None else f"{cycles:,} \u00b7 {_time(milliseconds)}"
 
 

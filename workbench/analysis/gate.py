@@ -55,6 +55,8 @@ class Execution(Frozen):
         """What was executed and what became of it, in one line."""
         if self.refused:
             return f"Not executed on the simulator: {self.refused.rstrip('.')}."
+        if not self.elements:
+            return "No operator runs on the NPU: there is nothing to execute on its simulator."
         start = f"Executed on the simulator (no timing): {self.samples:,} sample"
         start += "" if self.samples == 1 else "s"
         others = "the TOSA reference model's."

@@ -410,7 +410,8 @@ def time_of(lowered: LowerResult) -> DeviceTime:
     beside = tuple(_beside(lowered))
     estimate = lowered.inference_ms
     if estimate is None:
-        words = lowered.untimed or "No time: another compiler makes the program."
+        other = "no operator runs on the NPU" if lowered.is_off_npu else "another compiler makes the program"
+        words = lowered.untimed or f"No time: {other}."
         return DeviceTime(ms=None, origin="", placement=where, sentence=words, beside=beside)
     rows = anchors(lowered.board, lowered.target, lowered.placement) if lowered.board else []
     ratios, predicted = [row.ratio or 1.0 for row in rows], left_out(rows)

@@ -297,6 +297,8 @@ def _print_compiled(part: dict[str, Any], samples: int, tosa: str) -> None:
     """Print the comparison of the executed program with its TOSA, which the caller names."""
     if part["refused"]:
         print(f"Functional   not checked on the compiled program: {part['refused']}")
+    elif not part["elements"]:
+        print("Functional   no operator runs on the NPU: there is nothing to execute on its simulator")
     elif part["equal"] == part["elements"]:
         print(
             f"Functional   {part['samples']} of {plural(samples, 'sample')} equal to {tosa} "

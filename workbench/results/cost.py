@@ -247,6 +247,11 @@ class LowerResult(Frozen):
     warnings: tuple[str, ...] = ()
 
     @property
+    def is_off_npu(self) -> bool:
+        """Whether a compiled program has no operator on the NPU."""
+        return not self.delegates and self.exported is None
+
+    @property
     def cycles(self) -> int:
         """The estimated cycles of all delegates, corrected."""
         return sum(report.cycles_total for report in self.vela)
@@ -259,7 +264,7 @@ class LowerResult(Frozen):
     @property
     def inference_ms(self) -> float | None:
         """The time of all delegates [ms] from cycles and clock; None if it may not be shown."""
-        if self.untimed or self.exported is not None:
+        if self.untimed or self.exported is not None or self.is_off_npu:
             return None
         return sum(report.inference_ms for report in self.vela)
 

@@ -324,6 +324,8 @@ class TosaExecutors(Frozen):
     @property
     def sentence(self) -> str:
         """Which executor computed how many samples, in one line."""
+        if not self.reference_samples and not self.executor_samples:
+            return "No TOSA: no operator runs on the NPU."
         reference = _samples(self.reference_samples)
         if self.differs:
             return (

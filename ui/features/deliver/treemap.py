@@ -29,6 +29,11 @@ class Area:
     size: float
     colour: str
 
+    @property
+    def lines(self) -> list[str]:
+        """What it says; a part that is called as its kind says so once."""
+        return list(dict.fromkeys((self.name, self.text, self.kind)))
+
 
 def squarified(sizes: Sequence[float], room: QRectF) -> list[QRectF]:
     """Return a rectangle for each size, with areas in proportion, as square as they get.
@@ -125,8 +130,7 @@ class Treemap(QWidget):
             if room.width() < _LEAST_TEXT_PX or room.height() < metrics.height():
                 continue
             painter.setPen(QColor(theme.text))
-            lines = (area.name, area.text, area.kind)
-            for number, line in enumerate(lines[: int(room.height() // metrics.height())]):
+            for number, line in enumerate(area.lines[: int(room.height() // metrics.height())]):
                 shown = metrics.elidedText(line, Qt.TextElideMode.ElideMiddle, room.width())
                 top = room.top() + number * metrics.height()
                 painter.drawText(QPointF(room.left(), top + metrics.ascent()), shown)
@@ -135,7 +139,7 @@ class Treemap(QWidget):
     def event(self, event: QEvent) -> bool:
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             area = self.area_at(QPointF(event.pos()))
-            text = literal(f"{area.name}\n{area.text}\n{area.kind}") if area is not None else ""
+            text = literal("\n".join(area.lines)) if area is not None else ""
             QToolTip.showText(event.globalPos(), text, self)
             return True
         return super().event(event)

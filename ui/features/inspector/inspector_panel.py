@@ -502,7 +502,7 @@ def _limit(value: float | None, unit: str) -> str:
 
 def _without_data(project: Project) -> str:
     """Return what is evaluated without evaluation data."""
-    held = "every 4th calibration sample"
+    held = "every 4th calibration sample, of at least 32"
     return held if project.evaluation.holds_out else "calibration data"
 
 
