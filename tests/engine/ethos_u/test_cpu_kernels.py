@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.engine.in_process import project
+from tests.engine.in_process import project, without
 from workbench.engine.cpu_operators import compute
 from workbench.npu.inputs import drawn_inputs
 from workbench.npu.program import load
@@ -100,7 +100,7 @@ def test_that_the_simulator_gives_kernels_of_cmsis_nn_their_scratch(engine):
 
 @pytest.mark.slow
 def test_that_operators_without_a_kernel_for_integers_are_not_given_any(engine):
-    result = lowered(engine, with_kernels("mixed", "cmsis_nn"))
+    result = lowered(engine, without(with_kernels("mixed", "cmsis_nn"), "plain_operators"))
     assert {"aten::where.self_out", "aten::upsample_bilinear2d.vec_out"} <= set(result.kernels)
     assert "cortex_m::quantized_conv2d.out" in result.kernels
 
