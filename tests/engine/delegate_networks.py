@@ -236,6 +236,17 @@ def windows_in_parts():
     return _made(run, (4, 6, 8), nn.Linear(8, 16))
 
 
+def rotary_keys():
+    """Keys, a part of one tensor, with their rotary positions and transposed, as in LLaMA."""
+
+    def run(x):
+        keys = x.view(1, 16, 3, 4, 8).permute(2, 0, 3, 1, 4)[1]
+        first, second = keys.chunk(2, -1)
+        return (keys * 0.5 + torch.cat((-second, first), -1)).transpose(-1, -2)
+
+    return _made(run, (1, 16, 96))
+
+
 def padded_product():
     """A product of queries and positions with a column before it, as relative attention has it."""
     return _made(lambda x: functional.pad(x @ x.transpose(2, 3), (1, 0)), (1, 2, 5, 9))

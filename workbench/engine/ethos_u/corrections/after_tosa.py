@@ -28,6 +28,7 @@ from .tosa_nodes import (
     padded_image,
     redirect,
     reshaped,
+    sizes_constant,
     source_of,
     swap_with_layout,
 )
@@ -135,6 +136,39 @@ def rescales_joined(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             node.replace_all_uses_with(first)
             graph.erase_node(node)
             yield node.name
+
+
+def slices_flattened(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Slice in at most four dimensions.
+
+    Fault: For U55 and U65 Vela's process ends where an operator on elements reads a slice of five
+        dimensions as images of another shape, and its result is transposed.
+    Instead: Dimensions beside each other that are whole are joined, and those of size 1 are left
+        out, before the slice is taken. The slice gets its shape back.
+    Right because: A slice takes the same elements, in the same order, whatever shape the dimensions
+        have that it takes whole.
+    Network: q, k, v = qkv.view(1, 16, 3, 4, 8).permute(2, 0, 3, 1, 4), then (k +
+        rotated(k)).transpose(-1, -2), as rotary positions have it, in a8w8 for U55
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    for node in list(graph.nodes):
+        if node.target != TOSA.SLICE.default or not delegate.is_u55:
+            continue
+        value, starts, sizes = node.args
+        shape, part = [*value.meta["val"].shape], [*node.meta["val"].shape]
+        flat = _flattened(shape, starts.meta["val"], part)
+        if len(shape) <= IMAGE_RANK or len(flat[0]) > IMAGE_RANK:
+            continue
+        with graph.inserting_before(node):
+            source = reshaped(graph, value, flat[0])
+            constants = [sizes_constant(graph, value, values) for values in flat[1:]]
+            taken = graph.call_function(node.target, (source, *constants))
+            taken.meta = {**node.meta, "val": node.meta["val"].reshape(flat[2])}
+            node.replace_all_uses_with(reshaped(graph, taken, part))
+        for old in (node, starts, sizes):
+            if not old.users:
+                graph.erase_node(old)
+        yield node.name
 
 
 def slices_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
@@ -354,6 +388,22 @@ def _loses_its_offset(value: fx.Node, *, anywhere: bool) -> bool:
         else _reads_wrongly(reader) or (anywhere and reader.op == "call_function")
         for reader in value.users
     )
+
+
+def _flattened(shape: list[int], starts: list[int], part: list[int]) -> tuple[list[int], ...]:
+    """Return shape, starts and sizes of a slice in as few dimensions as it can be taken in."""
+    joined = [[1, 0, 1]]
+    for size, start, taken in zip(shape, starts, part, strict=True):
+        if size == taken == 1:
+            continue
+        if size == taken and joined[-1][0] == joined[-1][2]:
+            joined[-1] = [joined[-1][0] * size, 0, joined[-1][2] * taken]
+        else:
+            joined.append([size, start, taken])
+    if len(joined) > 1 and joined[0][0] == 1:
+        del joined[0]
+    flat, begins, sizes = map(list, zip(*joined, strict=True))
+    return flat, begins, sizes
 
 
 def _is_lost_anywhere(value: fx.Node, is_u55: bool) -> bool:
