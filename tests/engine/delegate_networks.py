@@ -247,6 +247,26 @@ def rotary_keys():
     return _made(run, (1, 16, 96))
 
 
+def chosen_beside_function():
+    """Values of a function, or a number in their place, as where peaks are kept."""
+
+    def run(x, conv):
+        y = conv(x).sigmoid()
+        return torch.where(y > y.flip(3), y, torch.tensor(0.5))
+
+    return _made(run, _IMAGE, _conv())
+
+
+def filled_choice():
+    """A number that fills a tensor, or values of a convolution."""
+
+    def run(x, conv):
+        y = conv(x)
+        return torch.where(y < 0.3, torch.full_like(y, -1.0), y)
+
+    return _made(run, _IMAGE, _conv())
+
+
 def padded_product():
     """A product of queries and positions with a column before it, as relative attention has it."""
     return _made(lambda x: functional.pad(x @ x.transpose(2, 3), (1, 0)), (1, 2, 5, 9))

@@ -53,6 +53,9 @@ QUICK = [
     ("summed_rows", "a8w8", U85, "clamps_over_rows"),
 ]
 SLOW = [
+    ("chosen_beside_function", "a8w8", U85, "types_of_choices"),
+    ("chosen_beside_function", "a16w8", U85, "types_of_choices"),
+    ("filled_choice", "a8w8", U85, "types_of_choices"),
     ("pooled_functions", "a16w8", U85, "tables_before_pools"),
     ("pooled_functions", "a8w8", U65, "tables_before_pools"),
     ("function_of_sums", "a8w8", U55, "clamps_over_rows"),
