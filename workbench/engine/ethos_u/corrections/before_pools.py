@@ -14,7 +14,7 @@ from .lowering import Delegate
 
 _POOL = exir_ops.edge.aten.avg_pool2d.default
 _VIEW = exir_ops.edge.aten.view_copy.default
-_CAST = exir_ops.edge.dim_order_ops._to_dim_order_copy.default
+_CAST = exir_ops.edge.dim_order_ops._to_dim_order_copy.default  # noqa: SLF001 - its only name
 _MATCHED = (exir_ops.edge.aten.where.self, exir_ops.edge.aten.sub.Tensor)
 
 
