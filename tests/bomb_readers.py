@@ -71,7 +71,7 @@ def read_fvp_inputs(path: Path) -> None:
 
 
 def read_array(path: Path) -> None:
-    from workbench.engine.array_jobs import load
+    from workbench.engine.jobs.array_jobs import load
 
     load(path)
 
@@ -119,13 +119,13 @@ def read_text_data(path: Path) -> None:
 
 
 def read_weights(path: Path) -> None:
-    from workbench.engine.checkpoint_reading import read_checkpoint
+    from workbench.engine.loading.checkpoint_reading import read_checkpoint
 
     read_checkpoint(path)
 
 
 def read_model(path: Path) -> None:
-    from workbench.engine.model_loading import load_model
+    from workbench.engine.loading.models import load_model
     from workbench.project.model import ModelSource, Project, TargetChoice
     from workbench.project.trust import named_code
 

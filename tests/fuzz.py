@@ -316,7 +316,7 @@ def _pass_args() -> tuple[list[bytes], Reader]:
 def _archives() -> tuple[list[bytes], Reader]:
     import torch
 
-    from workbench.engine.pt2_loading import load_strictly
+    from workbench.engine.loading.pt2 import load_strictly
     from workbench.project.pt2 import DoubtfulArchiveError, UnreadableArchiveError
 
     model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.workbench.cli.conftest import codes
-from workbench.engine.toolchain_patches.imports import import_toolchain
+from workbench.engine.runtime.imports import import_toolchain
 from workbench.pipeline.cache import Cache
 
 # A fixture of the verbs' own tests, which those that compute on arrays take too.
@@ -61,7 +61,7 @@ def engine(tmp_path, request):
 def arithmetic_in_process(tmp_path, monkeypatch):
     """Let the verbs that compute on arrays do it in this process, without a fresh torch."""
     from workbench.cli import formats, nnpa
-    from workbench.engine import array_jobs
+    from workbench.engine.jobs import array_jobs
 
     work = {"formats": array_jobs.answer_formats, "nnpa": array_jobs.answer_nnpa}
     answer = tmp_path / "answer.json"

@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.engine.context import LiveObjectCache
-from workbench.engine.server import Server
+from workbench.engine.jobs.server import Server
+from workbench.engine.runtime.context import LiveObjectCache
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits

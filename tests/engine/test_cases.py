@@ -16,8 +16,8 @@ from tests.engine import case_networks, eager, written_networks
 from tests.engine.cases import CASES, REFUSED, WRITES
 from tests.engine.in_process import allowed, project
 from tests.for_each import for_each
-from workbench.engine.context import LiveObjectCache
-from workbench.engine.job import EngineJob
+from workbench.engine.jobs.job import EngineJob
+from workbench.engine.runtime.context import LiveObjectCache
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project.model import DataSource

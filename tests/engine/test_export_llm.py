@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from workbench.cli import main
-from workbench.engine.context import LiveObjectCache
+from workbench.engine.runtime.context import LiveObjectCache
 from workbench.engine.studies.candidates import Environment, compute
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan

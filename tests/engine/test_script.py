@@ -15,7 +15,7 @@ from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
 from tests.problems import refused
 from workbench.analysis.ranges import MethodRanges, read_chosen
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.runtime.accelerated import accelerated
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice, Tokenization

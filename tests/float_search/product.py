@@ -13,9 +13,9 @@ from torch.utils import _pytree
 
 from tests.engine.in_process import allowed
 from tests.float_search.oracle import Outputs, loaded, unseen
-from workbench.engine.context import LiveObjectCache
-from workbench.engine.job import EngineJob
-from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
+from workbench.engine.jobs.job import EngineJob
+from workbench.engine.runtime.context import LiveObjectCache
+from workbench.engine.runtime.interpreter import run_with_big_stack
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
@@ -128,7 +128,7 @@ def _delivered(
 ) -> tuple[Outputs | None, str]:
     """Execute the delivered file on the functional simulator, and return the verdict on it."""
     from workbench.analysis.gate import verdict
-    from workbench.engine.cpu_operators import compute
+    from workbench.engine.ethos_u.cpu_operators import compute
     from workbench.npu.program import load
     from workbench.npu.state import Options
     from workbench.project.model import Gate

@@ -29,7 +29,7 @@ def ask(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         asked, answer = Path(folder) / "arguments.json", Path(folder) / "answer.json"
         asked.write_text(json.dumps(arguments), encoding="utf-8")
-        command = interpreter.command("workbench.engine.array_jobs", name, str(asked), str(answer))
+        command = interpreter.command("workbench.engine.jobs.array_jobs", name, str(asked), str(answer))
         environment = interpreter.environment()
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=2, start_new_session=True

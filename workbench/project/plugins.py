@@ -8,7 +8,7 @@ A plug-in is a Python file, or an installed module that a package names as an en
     FINDERS = [FirstLayers]     # classes of ExecuTorch's ``NodeFinder``, made without arguments
     QUANTIZERS = [Rows]         # classes of torchao's ``Quantizer``, made without arguments
 
-The first line of their docstrings is their title. ``engine/plugins.py`` has the types and loads
+The first line of their docstrings is their title. ``engine/quantization/plugins.py`` has the types and loads
 them.
 """
 

@@ -158,7 +158,7 @@ _FROM_ONNX = """\
     model = convert(graph, inputs)
     model.eval().requires_grad_(False)
 """
-_ONNX_IMPORT = Path(__file__).parents[1] / "engine" / "onnx_import"
+_ONNX_IMPORT = Path(__file__).parents[1] / "engine" / "loading" / "onnx_import"
 _CONVERTERS = ("calls", "layers", "operators", "shapes", "conversion")
 
 

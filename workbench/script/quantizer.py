@@ -35,8 +35,7 @@ _OUT_VARIANTS = _ETHOS_U / "out_variants.py"
 # The folder beside a script that has a copy of the corrections.
 _COPIED = "ethos_u_corrections"
 _REWRITES = tuple(
-    Path(__file__).parents[1] / "engine" / "rewrites" / f"{name}.py"
-    for name in ("quantized_calls", "strides", "tails", "norms")
+    _ETHOS_U / "rewrites" / f"{name}.py" for name in ("quantized_calls", "strides", "tails", "norms")
 )
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
 _FROM_CORRECTIONS = "from workbench.engine.ethos_u.corrections."
@@ -45,7 +44,7 @@ _DONT_SUPPORT = """from collections.abc import Sequence
 
 from executorch.exir.backend.operator_support import DontSupportBase"""
 _PLUGIN_QUANTIZER = Path(__file__).parents[1] / "engine" / "quantization" / "plugin_quantizer.py"
-_OBSERVERS = Path(__file__).parents[1] / "engine" / "quantization" / "observers.py"
+_OBSERVERS = Path(__file__).parents[1] / "engine" / "fx" / "observers.py"
 _FACTORIES = {
     ("int8", 8): "get_symmetric_quantization_config",
     ("int16", 8): "get_symmetric_a16w8_quantization_config",

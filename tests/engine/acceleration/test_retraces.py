@@ -14,7 +14,7 @@ from executorch.exir import pass_base
 
 from tests.engine.acceleration import programs
 from workbench.engine.acceleration.table import LOWERING
-from workbench.engine.toolchain_patches.gate import applied
+from workbench.engine.runtime.accelerated import applied
 from workbench.engine.toolchain_patches.patching import replaced
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]

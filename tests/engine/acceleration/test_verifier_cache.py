@@ -20,7 +20,7 @@ from tests.engine.acceleration import programs
 from workbench.engine.acceleration import verifier_cache as subject
 from workbench.engine.acceleration.table import LOWERING
 from workbench.engine.acceleration.verifier_cache import verifier_cache
-from workbench.engine.toolchain_patches.gate import applied
+from workbench.engine.runtime.accelerated import applied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

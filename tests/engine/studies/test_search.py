@@ -8,7 +8,7 @@ import pytest
 from tests.engine import improved_networks
 from tests.engine.in_process import CALIBRATED, Engine, project
 from tests.problems import refused
-from workbench.engine.worker_processes import Workers
+from workbench.engine.studies.candidate_workers import CandidateWorkers
 from workbench.pipeline.cache import Cache
 from workbench.project.model import DataSource
 from workbench.protocol import RunStudy, StudyProgress
@@ -130,8 +130,8 @@ def test_that_a_search_says_what_a_cluster_lacks(tmp_path):
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, processes=False) as cluster:
         address = cluster.scheduler_address
         with refused("cluster-without-workers"):
-            Workers(1, tmp_path, cache, accelerate=True, scheduler=address)
+            CandidateWorkers(1, tmp_path, cache, accelerate=True, scheduler=address)
         cluster.scale(1)
         cluster.wait_for_workers(1)
         with refused("cluster-folder-not-shared"):
-            Workers(1, tmp_path / "elsewhere", cache, accelerate=True, scheduler=address)
+            CandidateWorkers(1, tmp_path / "elsewhere", cache, accelerate=True, scheduler=address)

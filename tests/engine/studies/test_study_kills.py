@@ -77,7 +77,7 @@ def children_of(pid):
     listed = [int(child) for child in found]
     tasks = Path(f"/proc/{pid}/task").iterdir()
     listed += [int(c) for task in tasks for c in (task / "children").read_text().split()]
-    return sorted({c for c in listed if b"worker_processes" in Path(f"/proc/{c}/cmdline").read_bytes()})
+    return sorted({c for c in listed if b"candidate_workers" in Path(f"/proc/{c}/cmdline").read_bytes()})
 
 
 @pytest.mark.slow

@@ -30,7 +30,15 @@ ENGINE = Path(gate.__file__).parents[1]
 # Where attributes are replaced: what the program needs, what makes it quicker, what it captures
 # and what it keeps between edits.
 ROOMS = tuple(
-    ENGINE / name for name in ("toolchain_patches", "acceleration", "ethos_u/capture", "calibration")
+    ENGINE / name
+    for name in (
+        "toolchain_patches",
+        "acceleration",
+        "runtime",
+        "ethos_u/capture",
+        "ethos_u/transform_memory.py",
+        "calibration",
+    )
 )
 PATCHES = (*STANDING, *LOWERING, *OTHERS)
 CORRECTIONS_ROOM = ENGINE / "ethos_u" / "corrections"
@@ -53,7 +61,7 @@ def trees_of_the_room() -> list[ast.Module]:
 
 
 def is_patching(path: Path) -> bool:
-    return any(room in path.parents for room in ROOMS)
+    return any(room == path or room in path.parents for room in ROOMS)
 
 
 def is_inside(path: Path) -> bool:
@@ -247,7 +255,7 @@ def test_that_the_table_can_be_read_without_torch() -> None:
 
     code = (
         "import sys, workbench.engine.toolchain_patches.gate, "
-        "workbench.engine.toolchain_patches.imports; print('torch' in sys.modules)"
+        "workbench.engine.runtime.imports; print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -52,10 +52,11 @@ def trained(engine, made, **options):
 
 def qat_model_of(model, inputs):
     from workbench.engine.ethos_u.toolchain import training_quantizer
+    from workbench.engine.ethos_u.trained_norms import prepare_norms
     from workbench.engine.training.model import QatModel
 
     floating = torch.export.export(getattr(networks, model)()[0], inputs).module(check_guards=False)
-    return QatModel(floating, training_quantizer(project(model), Path()))
+    return QatModel(floating, training_quantizer(project(model), Path()), prepare_norms)
 
 
 def sqnr(engine, made):
@@ -116,12 +117,13 @@ def test_that_the_student_without_rounding_is_the_float_model(model):
 def assert_norms_are_those_of_the_model(name):
     """Compare the graph that is trained, without fake quantization, with the model."""
     from workbench.engine.ethos_u.toolchain import training_quantizer
+    from workbench.engine.ethos_u.trained_norms import prepare_norms
     from workbench.engine.training.model import QatModel
     from workbench.engine.training.weights import put_weights
 
     model, inputs = norm_networks.made(name)
     floating = torch.export.export(model, inputs).module(check_guards=False)
-    qat_model = QatModel(floating, training_quantizer(project("small"), Path()))
+    qat_model = QatModel(floating, training_quantizer(project("small"), Path()), prepare_norms)
     with torch.no_grad():
         given, expected = qat_model.run_in_float(*inputs), model(*inputs)
     assert torch.allclose(given, expected, rtol=1e-4, atol=1e-4)

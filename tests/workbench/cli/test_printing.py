@@ -436,7 +436,7 @@ def test_that_array_jobs_are_asked_of_another_process(monkeypatch, tmp_path, cap
 
     monkeypatch.setattr(question.interpreter, "command", command)
     assert question.ask("formats", {"jobs": [1]}) == {"name": "formats", "jobs": [1]}
-    assert modules == ["workbench.engine.array_jobs"]
+    assert modules == ["workbench.engine.jobs.array_jobs"]
     # Only results are on the standard output.
     assert capfd.readouterr() == ("", "noise\n")
     for name, code in (("refused", "job-refused"), ("silent", "engine-job-ended")):

@@ -18,7 +18,7 @@ from workbench.results import ExportResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.project.model import DataSource
 
 

@@ -41,8 +41,8 @@ from workbench.engine.ethos_u.refusals import (
 from workbench.engine.ethos_u.rewrite_cycles import with_cycles, written_places
 from workbench.engine.ethos_u.tosa_graph import tosa_snapshot
 from workbench.engine.fx import programs
-from workbench.engine.targets.base import Lowered
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.runtime.accelerated import accelerated
+from workbench.engine.targets import Lowered
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import resolve_graph, whole_refusals
@@ -69,8 +69,8 @@ from workbench.toolchains.versions import tool_version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from workbench.engine.context import StageContext
     from workbench.engine.ethos_u.npu_exclusions import KeptOff
+    from workbench.engine.runtime.context import StageContext
     from workbench.project.model import TargetChoice
     from workbench.results import VelaReport
 

@@ -19,10 +19,12 @@ from torch import fx
 from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine.fx.programs import write_nowhere
-from workbench.engine.toolchain_patches.gate import quick_value
+from workbench.engine.runtime.accelerated import quick_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+
+    from workbench.engine.runtime.context import StageContext
 
 # ruff: noqa: SLF001, SIM905 - the insides of the toolchain are what this file is about
 
@@ -64,6 +66,12 @@ class _Grid(NamedTuple):
     qmin: int
     qmax: int
     dtype: torch.dtype
+
+
+def quantized_module(context: StageContext) -> fx.GraphModule:
+    """Return the converted module, or an equal, faster one."""
+    converted: fx.GraphModule = context.live("convert").module
+    return fast_quantized_module(converted) if context.is_accelerated else converted
 
 
 def fast_quantized_module(converted: fx.GraphModule) -> fx.GraphModule:

@@ -7,8 +7,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workbench.engine.context import LiveObjectCache, StageContext
-from workbench.engine.process_memory import release_programs
+from workbench.engine.runtime.context import LiveObjectCache, StageContext
+from workbench.engine.runtime.process_memory import release_programs
 from workbench.errors import Place, failure
 from workbench.history.runs import Run, run_of
 from workbench.ids import StageId

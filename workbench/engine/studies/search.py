@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.trial import TrialState
 
-from workbench.engine.cluster import CLUSTER_LOST
-from workbench.engine.context import StageContext
+from workbench.engine.runtime.context import StageContext
 from workbench.engine.studies import sensitivity, training
+from workbench.engine.studies.candidate_workers import CandidateWorkers
 from workbench.engine.studies.candidates import environment_of, evaluate
 from workbench.engine.studies.study import StudyContext
-from workbench.engine.worker_processes import Workers
+from workbench.engine.workers.cluster import CLUSTER_LOST
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.pipeline.plan import plan
 from workbench.project import edits
@@ -182,7 +182,9 @@ class _Search:
         context = self._study.stage
         count, scheduler = _workers(self._study)
         pool = (
-            Workers(count, context.folder, context.cache, accelerate=context.accelerate, scheduler=scheduler)
+            CandidateWorkers(
+                count, context.folder, context.cache, accelerate=context.accelerate, scheduler=scheduler
+            )
             if count > 1 or scheduler
             else nullcontext()
         )
@@ -316,7 +318,7 @@ class _Search:
         self._study.folder.mkdir(parents=True, exist_ok=True)
         return candidate.model_copy(update={"weights": keep_weights(result, folder, self._study.folder)})
 
-    def _submit(self, workers: Workers) -> bool:
+    def _submit(self, workers: CandidateWorkers) -> bool:
         trial, asked, known = self._asked()
         if known is not None:
             self._tell(trial, known)

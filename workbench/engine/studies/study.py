@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.project.frozen import Frozen
     from workbench.protocol import Event
 
