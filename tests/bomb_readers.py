@@ -245,6 +245,6 @@ def read_command(path: Path) -> None:
 
 
 def read_jobs(path: Path) -> None:
-    from workbench.cli.question import read_jobs
+    from workbench.cli.arrays import read_jobs
 
     read_jobs(path)

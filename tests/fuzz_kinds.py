@@ -429,7 +429,7 @@ def _outcomes() -> tuple[list[bytes], Reader]:
 def _jobs() -> tuple[list[bytes], Reader]:
     import numpy as np
 
-    from workbench.cli.question import read_jobs
+    from workbench.cli.arrays import read_jobs
     from workbench.engine.jobs.array_jobs import answer_formats, answer_nnpa
 
     jobs = [

@@ -207,7 +207,7 @@ def test_that_a_target_is_named_only_in_its_own_files():
         "workbench/ids.py",
         # The verb, the panel, the arithmetic and the operator of the same name: no targets.
         "workbench/pte/vela_tflite.py",
-        "workbench/cli/formats.py",
+        "workbench/cli/arrays.py",
         "ui/features/formats/formats_panel.py",
         "ui/shared/panel.py",
         "ui/shell/panels.py",

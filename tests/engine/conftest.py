@@ -60,7 +60,7 @@ def engine(tmp_path, request):
 @pytest.fixture
 def arithmetic_in_process(tmp_path, monkeypatch):
     """Let the verbs that compute on arrays do it in this process, without a fresh torch."""
-    from workbench.cli import formats, nnpa
+    from workbench.cli import arrays
     from workbench.engine.jobs import array_jobs
 
     work = {"formats": array_jobs.answer_formats, "nnpa": array_jobs.answer_nnpa}
@@ -70,5 +70,4 @@ def arithmetic_in_process(tmp_path, monkeypatch):
         work[name](arguments, answer)
         return json.loads(answer.read_text())
 
-    monkeypatch.setattr(formats, "ask", ask)
-    monkeypatch.setattr(nnpa, "ask", ask)
+    monkeypatch.setattr(arrays, "ask", ask)
