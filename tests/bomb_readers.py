@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
+from workbench.project.opened import OpenProject
 
 DATA = Path(__file__).parent / "data"
 
@@ -15,8 +16,8 @@ def read_project(path: Path) -> None:
     from workbench.project import sources, store
 
     project = store.load(path)
-    sources.missing(project, path.parent)
-    plan(project, path.parent, Cache(path.parent / "cache"))
+    sources.missing(OpenProject(project, path.parent))
+    plan(OpenProject(project, path.parent), Cache(path.parent / "cache"))
 
 
 def read_history(path: Path) -> None:
@@ -131,7 +132,7 @@ def read_model(path: Path) -> None:
 
     source = ModelSource(spec=path.name)
     project = Project(name="a", model=source, target=TargetChoice(id="ethos-u55-128"))
-    if named_code(project, path.parent).places:
+    if named_code(OpenProject(project, path.parent)).places:
         raise WorkbenchError([])
     load_model(source, path.parent)
 
@@ -195,7 +196,7 @@ def read_source(path: Path) -> None:
 
     source = ModelSource(spec=f"{path.name}:net")
     project = Project(name="a", model=source, target=TargetChoice(id="ethos-u55-128"))
-    named_code(project, path.parent)
+    named_code(OpenProject(project, path.parent))
 
 
 def read_new_project(path: Path) -> None:

@@ -20,6 +20,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunUntil, StageFailed
 from workbench.results import RESULTS, load_result
 
@@ -94,7 +95,7 @@ def _answer(work: _Work, project: Project, path: Path, *, deliver: bool) -> Answ
     if made.refused:
         return made
     samples = unseen(loaded(path))
-    planned = plan(project, work.folder, work.cache)
+    planned = plan(OpenProject(project, work.folder), work.cache)
     module = work.store.get("convert", planned.key("convert")).module
     with torch.no_grad():
         for sample in samples:

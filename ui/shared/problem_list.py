@@ -21,6 +21,7 @@ from workbench.graph.labels import operator_name
 from workbench.pipeline.resolution import warnings
 from workbench.project import plugins
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.project.rules import Resolution
 from workbench.targets import target_of
 
@@ -69,8 +70,11 @@ def project_problems(
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
     checked = target.check(project.target, folder)
-    problems, warnings_of = boards.problems(project, folder), boards.warnings_of(project, folder)
-    own = plugins.problems(project, folder)
+    problems, warnings_of = (
+        boards.problems(OpenProject(project, folder)),
+        boards.warnings_of(OpenProject(project, folder)),
+    )
+    own = plugins.problems(OpenProject(project, folder))
     yield from (of_info(info, "Target", "error") for info in checked)
     yield from (of_info(info, "Board", "error") for info in problems)
     yield from (of_info(info, "Board", "warning") for info in warnings_of)
@@ -83,7 +87,7 @@ def project_problems(
         if reason := target.refusal(project.target, config, rule.kind):
             text = f"{rule_words(rule)}: {reason}"
             yield Problem("error", text, "", where, "Rules", code="rule-not-supported")
-    for info in warnings(project, folder, graph, resolution, prepared, rule_words):
+    for info in warnings(OpenProject(project, folder), graph, resolution, prepared, rule_words):
         yield of_info(info, _source(info.where), "warning")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.escaping import filled
 from workbench.project.configs import PluginConfig, QuantConfig, integers_of
+from workbench.project.opened import OpenProject
 from workbench.script.model_and_data import load_callable
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER, wanted_corrections
@@ -132,16 +133,17 @@ def own_ini_at_hand():
 """
 
 
-def own_ini_part(project: Project, folder: Path) -> list[str]:
+def own_ini_part(opened: OpenProject) -> list[str]:
     """Return the code that writes the project's own Vela .ini, if it has one.
 
     Raises:
         WorkbenchError: it is missing or invalid.
     """
-    ini = ini_of(project.target, folder)
+    project = opened.project
+    ini = ini_of(project.target, opened.folder)
     if ini is None:
         return []
-    choice = target_of(project.target.id).complete(project.target, folder)
+    choice = target_of(project.target.id).complete(project.target, opened.folder)
     text = text_for_vela(ini, str(choice.options["system_config"]), choice.id)
     return [filled(_AT_HAND, {"text": repr(text), "name": repr(OWN_INI)})]
 
@@ -237,8 +239,9 @@ _ENUMS = {
 }
 
 
-def quantizer_part(project: Project, folder: Path) -> str:
+def quantizer_part(opened: OpenProject) -> str:
     """Return the functions that create the compile spec and the quantizer."""
+    project = opened.project
     complete = target_of(project.target.id).complete(project.target)
     options: dict[str, Any] = dict(complete.options)
     flags = vela_flags(options)
@@ -269,7 +272,7 @@ def quantizer_part(project: Project, folder: Path) -> str:
         "    made = CorrectingQuantizer(compile_spec())",
         "    made.corrections = CORRECTIONS",
         f"    made.rewrites = {{{', '.join(faster)}}}",
-        *(f"    {_call(*call, folder)}" for call in project.quantizer_calls()),
+        *(f"    {_call(*call, opened.folder)}" for call in project.quantizer_calls()),
         "    return made",
     ]
     return "\n".join(lines)

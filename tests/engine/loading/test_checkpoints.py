@@ -21,6 +21,7 @@ from workbench import api
 from workbench.engine.loading.checkpoints import load_weights
 from workbench.errors import WorkbenchError
 from workbench.project.checkpoints import form_of
+from workbench.project.opened import OpenProject
 from workbench.project.project_code import code_used
 from workbench.project.sources import model_reference
 from workbench.script.model_and_data import model_part, tensor_outputs_part
@@ -222,7 +223,7 @@ def test_that_the_script_loads_the_same_weights(tmp_path, name):
     project = api.set_settings(opened, {"model.weights": name}).project
     names = {"HERE": tmp_path, "np": np, "random": random, "torch": torch, "sys": sys}
     exec(tensor_outputs_part(), names)
-    exec(model_part(project, tmp_path, branches=False, taken=taken), names)
+    exec(model_part(OpenProject(project, tmp_path), branches=False, taken=taken), names)
     program, _ = names["load_model"]()
     for key, value in program.state_dict.items():
         if "num_batches" not in key:
@@ -348,9 +349,9 @@ def test_that_a_pickled_module_needs_trust_and_its_recipe_is_told(tmp_path, name
     (tmp_path / "model.py").write_text("def build(): ...\n")
     model = api.OpenProject
     opened = api.new("model.py:build", "ethos-u55-128", folder=tmp_path)
-    assert [use.option for use in code_used(opened.project, tmp_path)] == ["model.spec"]
+    assert [use.option for use in code_used(OpenProject(opened.project, tmp_path))] == ["model.spec"]
     opened = api.set_settings(opened, {"model.weights": name})
-    uses = code_used(opened.project, tmp_path)
+    uses = code_used(OpenProject(opened.project, tmp_path))
     assert isinstance(opened, model)
     assert [use.option for use in uses] == ["model.spec", "model.weights"]
     assert "torch.save(model.state_dict()" in uses[1].instead

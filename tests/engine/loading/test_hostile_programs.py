@@ -18,6 +18,7 @@ from workbench.engine.loading.pt2 import load_strictly, load_trusted
 from workbench.errors import WorkbenchError
 from workbench.project import pt2
 from workbench.project.model import ModelSource
+from workbench.project.opened import OpenProject
 
 MODEL = "models/model.json"
 WEIGHTS = "data/weights/model_weights_config.json"
@@ -297,6 +298,6 @@ def test_that_a_doubtful_program_is_asked_for_in_words(engine, saved):
     made = project("small").model_copy(update={"model": ModelSource(spec="forged.pt2")})
     from workbench.project.project_code import code_used
 
-    (use,) = code_used(made, engine.folder)
+    (use,) = code_used(OpenProject(made, engine.folder))
     assert use.option == "model.spec"
     assert "torch.os.system" in use.why

@@ -21,6 +21,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource
+from workbench.project.opened import OpenProject
 from workbench.project.trust import named_code
 from workbench.results import GRAPH_FILE
 from workbench.script import script
@@ -217,7 +218,7 @@ def test_that_the_key_of_a_model_depends_on_its_data_and_on_the_samples(with_dat
     )
 
     def key():
-        return plan(made, tmp_path, Cache(tmp_path / "cache")).key("import_model")
+        return plan(OpenProject(made, tmp_path), Cache(tmp_path / "cache")).key("import_model")
 
     keys = [key()]
     (tmp_path / "net.data").write_bytes((tmp_path / "net.data").read_bytes()[::-1])
@@ -237,7 +238,7 @@ def classifier_project(folder):
 
 def test_that_an_onnx_file_needs_no_trust_and_is_checked_on_the_samples(engine):
     made = classifier_project(engine.folder)
-    assert not named_code(made, engine.folder).digest
+    assert not named_code(OpenProject(made, engine.folder)).digest
     assert engine.run(made, "export") == "done", engine.failure
     check = engine.result(made, "import_model").conversion
     assert (check.samples, check.elements) == (32, 32 * 4)
@@ -281,14 +282,14 @@ def test_that_the_program_and_its_script_compute_what_the_file_does(engine):
     assert engine.run(made, "verify") == "done", engine.failure
     assert engine.result(made, "evaluate").sqnr_db > 20
     path = engine.folder / "made.py"
-    path.write_text(script(made, engine.folder, path))
+    path.write_text(script(OpenProject(made, engine.folder), path))
     subprocess.run(
         [sys.executable, str(path), str(engine.folder / "made.pte")],
         check=True,
         capture_output=True,
         cwd=engine.folder,
     )
-    key = plan(made, engine.folder, engine.cache).key("lower")
+    key = plan(OpenProject(made, engine.folder), engine.cache).key("lower")
     assert (engine.folder / "made.pte").read_bytes() == (
         engine.cache.folder(key) / "program.pte"
     ).read_bytes()
@@ -297,7 +298,7 @@ def test_that_the_program_and_its_script_compute_what_the_file_does(engine):
 def test_that_results_name_the_node_as_source(engine):
     made = classifier_project(engine.folder)
     assert engine.run(made, "export") == "done", engine.failure
-    key = plan(made, engine.folder, engine.cache).key("export")
+    key = plan(OpenProject(made, engine.folder), engine.cache).key("export")
     graph = GraphSnapshot.load(engine.cache.folder(key) / GRAPH_FILE)
     lines = {node.op: node.source for node in graph.nodes if "linear" in node.op}
     assert all(line.startswith("net.onnx:") for line in lines.values())

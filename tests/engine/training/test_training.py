@@ -13,6 +13,7 @@ from tests.for_each import for_each
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.project.model import DataSource
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.results import GRAPH_FILE
 from workbench.studies.documents import load_study, study_folder, study_key
@@ -36,7 +37,9 @@ def start(engine, made, **options):
 
 
 def place(engine, made, **options):
-    return study_folder(engine.cache, study_key("training", made, engine.folder, engine.cache, options))
+    return study_folder(
+        engine.cache, study_key("training", OpenProject(made, engine.folder), engine.cache, options)
+    )
 
 
 def found(engine, made, **options):

@@ -14,6 +14,7 @@ from workbench.engine.user_code import code_import
 from workbench.errors import WorkbenchError
 from workbench.project import sources
 from workbench.project.model import ModelSource
+from workbench.project.opened import OpenProject
 from workbench.project.project_code import read_code
 
 
@@ -32,7 +33,7 @@ def folder(tmp_path):
 
 def allow(folder, spec="own_model.py:net"):
     made = project("small").model_copy(update={"model": ModelSource(spec=spec)})
-    code = read_code(made, folder)
+    code = read_code(OpenProject(made, folder))
     code_import.install_allowed(made, folder, code.digest)
     return made
 
@@ -51,7 +52,7 @@ def test_that_what_runs_is_what_was_read_and_not_what_lies_there_later(folder):
 
 def test_that_other_code_than_the_allowed_is_refused(folder):
     made = project("small").model_copy(update={"model": ModelSource(spec="own_model.py:net")})
-    digest = read_code(made, folder).digest
+    digest = read_code(OpenProject(made, folder)).digest
     (folder / "unrelated.py").write_text("")
     with refused("code-not-trusted"):
         code_import.install_allowed(made, folder, digest)

@@ -147,7 +147,7 @@ def test_that_a_problem_with_hostile_text_is_cut_and_printable(connect):
 def test_that_the_run_of_another_configuration_is_refused(connect, engine, tmp_path):
     mine, other = project("small"), project("small", "a16w8")
     assert engine.run(mine, "evaluate") == "done"
-    run = run_of(mine, plan(mine, engine.folder, engine.cache), engine.cache)
+    run = run_of(mine, plan(OpenProject(mine, engine.folder), engine.cache), engine.cache)
     text = json.dumps({"run": run.model_dump(mode="json")})
     connect(text, text)
     with CandidateWorkers(1, tmp_path, Cache(tmp_path), accelerate=True, scheduler="tcp://x:1") as workers:

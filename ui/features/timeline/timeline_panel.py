@@ -281,7 +281,7 @@ class TimelinePanel(ResultPanel):
     def export_trace(self, target: Path) -> None:
         """Write the shown timeline as a trace for Perfetto."""
         from workbench.api.deliverables import trace
-        from workbench.api.projects import OpenProject
+        from workbench.project.opened import OpenProject
 
         document = self.context.document
         if document.project is None or self._lowered is None:

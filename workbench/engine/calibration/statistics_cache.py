@@ -108,7 +108,7 @@ def memory_of(context: StageContext) -> StatisticsMemory:
 
 def _data_key(context: StageContext) -> str:
     """Return the key of the statistics apart from the graph: data, order, machine and versions."""
-    calibration = reading_of(context.project, context.folder, context.cache, "calibration")
+    calibration = reading_of(context.opened, context.cache, "calibration")
     parts = {
         "data": calibration or context.plan.key("import_model"),
         "batch": 1,

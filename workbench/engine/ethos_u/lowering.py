@@ -48,6 +48,7 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import resolve_graph, whole_refusals
 from workbench.project import sources
 from workbench.project.model import Tokenization
+from workbench.project.opened import OpenProject
 from workbench.results import (
     GRAPH_FILE,
     AppliedCorrection,
@@ -131,16 +132,16 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     Raises:
         WorkbenchError: Vela rejected the program; with its message and a remedy.
     """
-    described = candidates(context.project, context.folder)
+    described = candidates(context.opened)
     projects = described or [("", context.project)]
-    untimed = "" if described else undescribed(context.project, context.folder)
+    untimed = "" if described else undescribed(context.opened)
     attempts: list[tuple[Lowered, LowerResult]] = []
     for name, project in projects:
         lowered, result = _lower(context, target_of(project.target.id).complete(project.target))
         update = {"board": project.board, "placement": name, "untimed": untimed}
         attempts.append((lowered, result.model_copy(update=update)))
         beside = len(lowered.weights or b"")
-        placed = of_program(project, context.folder, lowered.pte, beside) if name else None
+        placed = of_program(OpenProject(project, context.folder), lowered.pte, beside) if name else None
         if placed is None or placed.fits:
             return attempts[-1]
         context.log(f"{sentence(placed)} Placement: {name}.")

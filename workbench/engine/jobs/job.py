@@ -23,6 +23,7 @@ from workbench.ids import StageId, WorkId
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_until
+from workbench.project.opened import OpenProject
 from workbench.protocol import (
     Event,
     Level,
@@ -98,7 +99,7 @@ class EngineJob:
             if sent is not None and sent.is_valid:
                 self._plan = sent
             else:
-                self._plan = plan(self.command.project, self._folder, self._cache)
+                self._plan = plan(OpenProject(self.command.project, self._folder), self._cache)
             match self.command:
                 case RunStudy():
                     return self._study(self.command)

@@ -15,6 +15,7 @@ from workbench.ids import StageId, WorkId, is_stage
 from workbench.pipeline.plan import Plan
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.frozen import Frozen
+from workbench.project.opened import OpenProject
 from workbench.results import load_result
 from workbench.toolchain_versions import status
 
@@ -70,6 +71,11 @@ class StageContext:
     write_log: Callable[[Level, str, WorkId], None]
     cancelled: threading.Event = field(default_factory=threading.Event)
     _last: float = 0.0
+
+    @property
+    def opened(self) -> OpenProject:
+        """The project with its folder."""
+        return OpenProject(self.project, self.folder)
 
     @property
     def is_accelerated(self) -> bool:

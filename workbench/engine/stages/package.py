@@ -73,8 +73,7 @@ def run(context: StageContext) -> None:
     source = context.path("lower")
     weights = source / WEIGHTS_FILE
     facts = gather(
-        placed_as(context.project, context.folder, lowered.placement),
-        context.folder,
+        placed_as(context.opened, lowered.placement),
         (source / PROGRAM_FILE).read_bytes(),
         weights.read_bytes() if weights.exists() else None,
     )
@@ -209,7 +208,7 @@ def _tolerances(context: StageContext) -> list[dict[str, float]]:
 
 def _options(context: StageContext, lowered: LowerResult) -> dict[str, Any]:
     """Return the target's options, with the digests of files instead of their paths."""
-    choice = placed_as(context.project, context.folder, lowered.placement).target
+    choice = placed_as(context.opened, lowered.placement).project.target
     files = target_of(choice.id).files(choice, context.folder)
     return choice.options | {name: digest(read_limited(path, MAX_TEXT_BYTES)) for name, path in files.items()}
 

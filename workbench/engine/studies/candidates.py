@@ -14,6 +14,7 @@ from workbench.history.runs import Run, run_of
 from workbench.ids import StageId
 from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
+from workbench.project.opened import OpenProject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,7 @@ def compute(project: Project, environment: Environment, goals: Sequence[StageId]
         Cancelled: cancelled by the user.
         WorkbenchError: a stage failed.
     """
-    planned = plan(project, environment.folder, environment.cache)
+    planned = plan(OpenProject(project, environment.folder), environment.cache)
     is_computed = False
     for stage_id in stages_needed(*goals):
         stage = planned.of(stage_id)

@@ -22,6 +22,7 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.configs import PRESETS_BY_ID
+from workbench.project.opened import OpenProject
 from workbench.results import ExportResult
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import (
@@ -115,7 +116,7 @@ def _plain(project: Project) -> Project:
 
 def _inner(context: StageContext, study: StudyId, project: Project) -> StageContext:
     """Return the context of a study of another project inside of this one."""
-    planned = plan(project, context.folder, context.cache)
+    planned = plan(OpenProject(project, context.folder), context.cache)
     return StageContext(
         stage=study,
         project=project,
@@ -137,7 +138,7 @@ def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     project = _plain(context.project)
     evaluate(project, environment_of(context))
     inner = _inner(context, "sensitivity", project)
-    key = study_key("sensitivity", project, context.folder, context.cache, {})
+    key = study_key("sensitivity", OpenProject(project, context.folder), context.cache, {})
     folder = study_folder(context.cache, key)
     sensitivity.run(StudyContext(inner, folder, {"samples": _ORDER_SAMPLES}, lambda *_said: None))
     ordered = load_study(SensitivityResult, folder)
@@ -308,7 +309,7 @@ class _Search:
         if not self._epochs or not project.channels():
             return candidate
         options: dict[str, JsonValue] = {"epochs": self._epochs}
-        key = study_key("training", project, context.folder, context.cache, options)
+        key = study_key("training", OpenProject(project, context.folder), context.cache, options)
         folder = study_folder(context.cache, key)
         inner = _inner(context, "training", project)
         training.run(StudyContext(inner, folder, options, lambda *_said: None))

@@ -22,6 +22,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import Place, failure
+from workbench.project.opened import OpenProject
 from workbench.project.project_code import Code, CodeFolder, read_folder
 from workbench.project.trust import named_code
 
@@ -69,7 +70,7 @@ def install_allowed(project: Project, folder: Path, digest: str) -> None:
     Raises:
         WorkbenchError: the project has other code.
     """
-    code = named_code(project, folder)
+    code = named_code(OpenProject(project, folder))
     if code.digest != digest:
         raise failure(
             "The project's code is not the code that was allowed to run.",
