@@ -22,8 +22,8 @@ from ui.shared.format_form import FIRST, FormatForm
 from ui.shared.labels import Label, literal
 from ui.shared.number_format import count, decibel
 from ui.shared.panel import Panel
+from ui.shared.range_rows import Arrays, RangeRow, range_rows, read_histograms
 from ui.shared.range_series import tensor_of
-from ui.shared.range_table import Arrays, RangeRow, range_rows, read_histograms
 from ui.shared.result_panel import chosen_nodes
 from ui.shared.tensor_range_plot import HistogramChart
 from ui.shared.theme import Theme

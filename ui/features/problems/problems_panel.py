@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QHeaderView, QStackedLayout, QTableView, QVBoxLayo
 from ui.shared.chip import AnyIndex
 from ui.shared.labels import Label
 from ui.shared.panel import Panel
-from ui.shared.problem_list import PROBLEM_ROLE, Column, Problem
+from ui.shared.problem_list import Column, Problem
+from ui.shared.sortable_table import Role
 from ui.shared.theme import Theme, icon
 
 
@@ -26,7 +27,7 @@ class _WithIcons(QIdentityProxyModel):
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if role == Qt.ItemDataRole.DecorationRole and index.column() == Column.SEVERITY:
-            problem = super().data(index, PROBLEM_ROLE)
+            problem = super().data(index, Role.ROW)
             return self._icons.get(problem.severity) if isinstance(problem, Problem) else None
         return super().data(index, role)
 

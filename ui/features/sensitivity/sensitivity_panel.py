@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QSplitter, QV
 from ui.shared.bar_plot import ModuleBars
 from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.empty_states import StudyNote
+from ui.shared.explanations import quality_origin
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label
 from ui.shared.number_format import count, decibel, percent
 from ui.shared.panel import Panel
-from ui.shared.quality_cards import quality_origin
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.shared.wrapping_row import FlowRow

@@ -1,4 +1,4 @@
-"""Table of calibrated ranges, one row per tensor."""
+"""The observed tensors with their ranges and histograms, as rows of tables."""
 
 from __future__ import annotations
 
@@ -9,23 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PySide6.QtCore import QObject
 
-from ui.shared.number_format import DASH, decibel, figure, percent
-from ui.shared.sortable_table import Column, FigureTableModel
 from workbench.analysis.histogram import Grid
 from workbench.analysis.ranges import (
     METHOD_TITLES,
-    METHODS_BY_ID,
     WEIGHT_REFUSAL,
-    Choice,
     histogram_of,
     observed_grid,
     scheme_of,
     title_of,
 )
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.graph.labels import operator_name
 from workbench.npz import ZIP_ERRORS
 from workbench.project.configs import FixedRange, MethodScope, RangeMethod
 from workbench.results import ARRAYS_FILE, CalibrateResult, EvaluateResult, TensorRange
@@ -34,24 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-METHOD_COLUMNS: tuple[Column[Choice], ...] = (
-    Column("Method", lambda c: c.title),
-    Column(
-        "SQNR",
-        lambda c: decibel(c.sqnr_db),
-        lambda c: c.sqnr_db,
-        "Predicted from the histogram: rounding and clipping of this tensor only",
-    ),
-    Column(
-        "Clipped",
-        lambda c: percent(c.clipped),
-        lambda c: c.clipped,
-        "Fraction of values more than half a step outside the quantized range",
-    ),
-    Column("Step", lambda c: figure(c.grid.scale), lambda c: c.grid.scale),
-    Column("Min", lambda c: figure(c.minimum), lambda c: c.minimum),
-    Column("Max", lambda c: figure(c.maximum), lambda c: c.maximum),
-)
 ChoiceOfRange = FixedRange | RangeMethod
 
 
@@ -60,63 +36,8 @@ def method_title(method: str) -> str:
     return METHOD_TITLES.get(method, "hand")
 
 
-def _place(chosen: ChoiceOfRange) -> str:
-    return chosen.place if isinstance(chosen, RangeMethod) else chosen.tensor
-
-
-def _by(chosen: ChoiceOfRange) -> str:
-    return method_title(chosen.method if isinstance(chosen, RangeMethod) else "")
-
-
-def _end(chosen: ChoiceOfRange, name: str) -> float | None:
-    return float(getattr(chosen, name)) if isinstance(chosen, FixedRange) else None
-
-
-CHOSEN_COLUMNS: tuple[Column[ChoiceOfRange], ...] = (
-    Column(
-        "Scope",
-        _place,
-        meaning="Pinned ranges override methods; a tensor overrides its module, a module overrides all",
-    ),
-    Column("Source", _by),
-    Column("Min", lambda c: figure(_end(c, "minimum")), lambda c: _end(c, "minimum")),
-    Column("Max", lambda c: figure(_end(c, "maximum")), lambda c: _end(c, "maximum")),
-)
-
-
-def _choice_tip(choice: Choice) -> str:
-    known = METHODS_BY_ID.get(choice.method)
-    return known.meaning if known is not None else "Range of torchao's histogram observer"
-
-
-def _chosen_tip(chosen: ChoiceOfRange) -> str:
-    if isinstance(chosen, RangeMethod):
-        return f"{_place(chosen)}: by {_by(chosen)}; updated when data, weights or precision change"
-    return f"{chosen.tensor}: pinned by hand"
-
-
-class MethodTableModel(FigureTableModel[Choice]):
-    """The range of one tensor by every method."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(METHOD_COLUMNS, _choice_tip, parent)
-
-
-class ChosenTableModel(FigureTableModel[ChoiceOfRange]):
-    """The range overrides of the project."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(CHOSEN_COLUMNS, _chosen_tip, parent)
-
-    @staticmethod
-    def tensor_of(chosen: ChoiceOfRange) -> str:
-        """Return the tensor of an override; "" if it covers more than one."""
-        if isinstance(chosen, FixedRange):
-            return chosen.tensor
-        return chosen.match if chosen.scope == "tensor" else ""
-
-
 _LABELS = {"int8": "a8w8", "int16": "a16w8", "uint8": "uint8", "int32": "a16w8"}
+
 _MOST_4_BIT = 7
 
 
@@ -242,7 +163,6 @@ FORMAT_REFUSAL = (
     "Its values use a number format, whose parameters define its range. See Formats for its values."
 )
 
-
 CALL_REFUSAL = (
     "Every call computes its own range, so it cannot be overridden. This range is over all "
     "samples; the tab Calls shows the range of each call."
@@ -273,123 +193,8 @@ def _clipped(row: RangeRow, arrays: Mapping[str, NDArray[np.float64]]) -> float 
     return histogram.clipped(grid) if histogram is not None else None
 
 
-def describe(row: RangeRow) -> str:
-    """Return the figures of a tensor, one per line."""
-    tensor = row.tensor
-    lines = [f"{row.name}  ({tensor.kind}, {tensor.dtype})", f"{tensor.op}  {tensor.module}".strip()]
-    if row.is_known and row.tensor.format:
-        lines.append(f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}")
-    if row.is_known and row.grid is not None:
-        channels = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
-        lines += [
-            f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}",
-            f"99.8 %  {figure(tensor.p_low)} to {figure(tensor.p_high)}",
-            f"quantized range  {figure(row.grid[0])} to {figure(row.grid[1])}",
-            f"step  {figure(row.step)}{channels}",
-        ]
-    if tensor.dynamic:
-        lines.append("one range per call; shown over all samples")
-    if tensor.origin and tensor.origin != tensor.node and tensor.kind != "weight":
-        lines.insert(2, f"node {tensor.origin}")
-    if row.clipped is not None:
-        lines.append(f"clipped  {percent(row.clipped)}")
-    if row.sqnr_db is not None:
-        lines.append(f"SQNR  {decibel(row.sqnr_db)}, measured on host")
-    if tensor.problem:
-        lines.append(tensor.problem)
-    return "\n".join(lines)
-
-
-def _dead(row: RangeRow) -> str:
-    tensor = row.tensor
-    return f"{tensor.dead} of {tensor.channels}" if tensor.channels > 1 else DASH
-
-
-def _if_known(row: RangeRow, value: float) -> float | None:
-    return value if row.is_known else None
-
-
-COLUMNS: tuple[Column[RangeRow], ...] = (
-    Column("#", lambda r: str(r.tensor.index), lambda r: r.tensor.index, "Program order"),
-    Column("Tensor", lambda r: r.name),
-    Column("Kind", lambda r: r.tensor.kind),
-    Column("Type", lambda r: r.tensor.dtype, meaning="Integer type or number format"),
-    Column(
-        "Min",
-        lambda r: figure(_if_known(r, r.tensor.minimum)),
-        lambda r: _if_known(r, r.tensor.minimum),
-        "Minimum observed value",
-    ),
-    Column(
-        "Max",
-        lambda r: figure(_if_known(r, r.tensor.maximum)),
-        lambda r: _if_known(r, r.tensor.maximum),
-        "Maximum observed value",
-    ),
-    Column("Width", lambda r: figure(r.width), lambda r: r.width, "Max - min"),
-    Column(
-        "Step",
-        lambda r: figure(r.step),
-        lambda r: r.step,
-        "Quantization step; the largest one of per-channel weights",
-    ),
-    Column(
-        "Outlier ratio",
-        lambda r: figure(r.outliers, 3),
-        lambda r: r.outliers,
-        "Width divided by the width of the middle 99.8 % of values",
-    ),
-    Column(
-        "Clipped",
-        lambda r: percent(r.clipped),
-        lambda r: r.clipped,
-        "Fraction of values more than half a step outside the quantized range, from the "
-        "histogram; unknown for per-channel grids",
-    ),
-    Column(
-        "SQNR",
-        lambda r: decibel(r.sqnr_db),
-        lambda r: r.sqnr_db,
-        "Float against quantized, measured on host (PyTorch)",
-    ),
-    Column(
-        "Zeros",
-        lambda r: percent(r.tensor.zeros),
-        lambda r: r.tensor.zeros,
-        "Fraction of values that are exactly zero",
-    ),
-    Column(
-        "Dead",
-        _dead,
-        lambda r: r.tensor.dead if r.tensor.channels > 1 else None,
-        "Channels with only zero values",
-    ),
-    Column(
-        "Override",
-        lambda r: r.decided.who if r.decided is not None else "",
-        meaning="Source of the range that replaces calibration's range",
-    ),
-    Column(
-        "Zero point",
-        lambda r: str(r.effective.zero_point) if r.effective else DASH,
-        lambda r: r.effective.zero_point if r.effective else None,
-        "Integer that represents 0",
-    ),
-    Column("Operator", lambda r: operator_name(r.tensor.op)),
-    Column("Module", lambda r: r.tensor.module or DASH),
-    Column("Observer", lambda r: r.tensor.observer),
-    Column("Problem", lambda r: r.tensor.problem),
-)
-
-
-class RangeTableModel(FigureTableModel[RangeRow]):
-    """The observed tensors."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(COLUMNS, describe, parent)
-
-
 Arrays = dict[str, "NDArray[np.float64]"]
+
 Channels = dict[int, "tuple[NDArray[np.float64], NDArray[np.float64]]"]
 
 _PLAIN = ("histogram", "edges", "samples", "sample_min", "sample_max")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject
-
-from ui.shared.number_format import DASH, count, cpu_line, decibel, kib, percent, size
-from ui.shared.sortable_table import Column, FigureTableModel
+from ui.shared.number_format import DASH, accuracy_text, count, cpu_line, decibel, kib, percent, size
+from ui.shared.sortable_table import Column
 from workbench.history.comparison import ComparedRow, rules_line
 from workbench.history.runs import Cost, Run
 
@@ -19,15 +17,6 @@ class RunRow:
 
     run: Run
     is_best: bool = False
-
-
-def accuracy_text(run: Run) -> str:
-    """Return the figure that runs are compared by, as text."""
-    if run.accuracy is None:
-        return DASH
-    if run.quality.metric is not None:
-        return f"{run.accuracy:.4g}"
-    return percent(run.accuracy) if run.quality.top1 is not None else decibel(run.accuracy)
 
 
 def _cost(read: Callable[[Cost], float], text: Callable[[float], str]) -> Callable[[RunRow], str]:
@@ -156,31 +145,14 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
 )
 
 
-class RunTableModel(FigureTableModel[RunRow]):
-    """The runs of the project."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(RUN_COLUMNS, lambda row: describe_run(row.run), parent)
-
-    def has_figures(self, column: int) -> bool:
-        """Return whether any run has a figure in a column, e.g. a measured one."""
-        text = RUN_COLUMNS[column].text
-        return any(text(row) not in {"", DASH} for row in self.rows)
+def describe_run_row(row: RunRow) -> str:
+    """Return the tooltip of a run."""
+    return describe_run(row.run)
 
 
-class ComparisonTableModel(FigureTableModel[ComparedRow]):
-    """The differences of several runs: the change first, then the value in each run."""
+def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]:
+    """Return the columns of the differences of runs: the change first, then the value in each run."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(_comparison_columns(()), _describe_compared, parent)
-
-    def show_runs(self, titles: Sequence[str], rows: Iterable[ComparedRow]) -> None:
-        """Show rows; ``titles`` names the runs, in the order of the rows' values."""
-        self.set_columns(_comparison_columns(titles))
-        self.set_rows(rows)
-
-
-def _comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]:
     def value(index: int) -> Callable[[ComparedRow], str]:
         return lambda row: row.values[index] or DASH
 
@@ -192,5 +164,6 @@ def _comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...
     )
 
 
-def _describe_compared(row: ComparedRow) -> str:
+def describe_compared(row: ComparedRow) -> str:
+    """Return what differs, its values and the change."""
     return "\n".join((row.what, " \u2192 ".join(value or DASH for value in row.values), row.change))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from PySide6.QtCore import QObject
-
+from ui.shared.explanations import COMPUTED, MEASURED
 from ui.shared.figure_cards import Card
 from ui.shared.number_format import DASH, count, decibel, figure, percent
-from ui.shared.sortable_table import Column, FigureTableModel
-from workbench.errors import WorkbenchError
-from workbench.project.model import Project
+from ui.shared.sortable_table import Column
 from workbench.results import (
     CompiledProgram,
     EvaluateResult,
@@ -24,14 +21,16 @@ from workbench.results import (
     VerifyResult,
 )
 from workbench.results.quality import TextQuality
-from workbench.targets import target_of
 
 SQNR = "Signal-to-quantization-noise ratio; a dash if both are equal or not comparable"
+
 COSINE = "Cosine between the float and the quantized values"
+
 ADDED = (
     "Part of all added error that this operation itself adds: its output against float arithmetic "
     "on its own quantized inputs. SQNR includes the error of everything before it."
 )
+
 ERROR = "Maximum absolute difference, in units of the tensor"
 
 
@@ -40,7 +39,8 @@ def cosine_text(value: float | None) -> str:
     return DASH if value is None else f"{value:.6f}"
 
 
-def _output_tip(row: OutputQuality) -> str:
+def describe_output(row: OutputQuality) -> str:
+    """Return the tooltip of an output."""
     lines = [
         row.name,
         f"SQNR  {decibel(row.sqnr_db)}",
@@ -83,6 +83,7 @@ OUTPUT_COLUMNS: tuple[Column[OutputQuality], ...] = (
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
 )
+
 TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
     Column("Tensor", lambda r: r.tensor),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
@@ -97,6 +98,7 @@ TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
     Column("Module", lambda r: r.module or DASH),
 )
+
 READING_COLUMNS: tuple[Column[Reading], ...] = (
     Column("Arithmetic model", lambda r: f"{r.title} (main)" if r.main else r.title),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
@@ -105,6 +107,7 @@ READING_COLUMNS: tuple[Column[Reading], ...] = (
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
     Column("Origin", lambda r: r.marks),
 )
+
 INTEGER_COLUMNS: tuple[Column[IntegerQuality], ...] = (
     Column("Tensor", lambda r: r.tensor),
     Column("Equal", lambda r: percent(r.exact), lambda r: r.exact, "Fraction of bit-exact elements"),
@@ -119,6 +122,7 @@ INTEGER_COLUMNS: tuple[Column[IntegerQuality], ...] = (
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
     Column("Module", lambda r: r.module or DASH),
 )
+
 SAMPLE_COLUMNS: tuple[Column[SampleQuality], ...] = (
     Column("Sample", lambda r: str(r.sample), lambda r: r.sample, "Index in the data set"),
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
@@ -139,11 +143,9 @@ SAMPLE_COLUMNS: tuple[Column[SampleQuality], ...] = (
 )
 
 
-class ReadingTableModel(FigureTableModel[Reading]):
-    """Arithmetic models of one exported file, side by side."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(READING_COLUMNS, lambda r: f"{r.title}\n{r.marks}", parent)
+def describe_reading(row: Reading) -> str:
+    """Return the tooltip of a row of arithmetic models of one exported file, side by side."""
+    return f"{row.title}\n{row.marks}"
 
 
 def divergence_text(value: VerifyResult) -> str:
@@ -163,7 +165,8 @@ def _class(number: int | None) -> str:
     return DASH if number is None else str(number)
 
 
-def _integer_tip(row: IntegerQuality) -> str:
+def describe_integer(row: IntegerQuality) -> str:
+    """Return the tooltip of a tensor of the integer program."""
     return "\n".join(
         (
             row.tensor,
@@ -175,22 +178,9 @@ def _integer_tip(row: IntegerQuality) -> str:
     )
 
 
-def _sample_tip(row: SampleQuality) -> str:
+def describe_sample(row: SampleQuality) -> str:
+    """Return the tooltip of a sample."""
     return f"Sample {row.sample}: {decibel(row.sqnr_db)} over all outputs"
-
-
-class IntegerTableModel(FigureTableModel[IntegerQuality]):
-    """The tensors of the integer program."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(INTEGER_COLUMNS, _integer_tip, parent)
-
-
-class SampleTableModel(FigureTableModel[SampleQuality]):
-    """The samples with the lowest SQNR."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(SAMPLE_COLUMNS, _sample_tip, parent)
 
 
 def output_rows(value: EvaluateResult) -> list[OutputQuality]:
@@ -204,33 +194,6 @@ def output_rows(value: EvaluateResult) -> list[OutputQuality]:
             if part.output == index
         ]
     return rows
-
-
-class OutputTableModel(FigureTableModel[OutputQuality]):
-    """The outputs of the model."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(OUTPUT_COLUMNS, _output_tip, parent)
-
-
-class QualityTableModel(FigureTableModel[TensorQuality]):
-    """The tensors that exist in both models."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(TENSOR_COLUMNS, describe_quality, parent)
-
-
-MEASURED = "measured on host (PyTorch)"
-
-COMPUTED = "computed (TOSA model)"
-
-
-def quality_origin(project: Project | None) -> str:
-    """Return the origin of a project's quality figures."""
-    try:
-        return (target_of(project.target.id).emulation if project else "") or MEASURED
-    except WorkbenchError:
-        return MEASURED
 
 
 def quality_cards(
