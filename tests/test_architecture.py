@@ -208,7 +208,7 @@ def test_that_a_target_is_named_only_in_its_own_files():
         # The verb, the panel, the arithmetic and the operator of the same name: no targets.
         "workbench/pte/vela_tflite.py",
         "workbench/cli/arrays.py",
-        "ui/features/formats/formats_panel.py",
+        "ui/features/formats_panel.py",
         "ui/shared/panel.py",
         "ui/shell/panels.py",
         "workbench/engine/jobs/array_jobs.py",

@@ -10,7 +10,7 @@ from typing import Literal
 from PySide6.QtCore import QObject, QTimer, QUrl
 from PySide6.QtGui import QDesktopServices
 
-from ui.features.trust.trust_dialog import TrustDialog, question_text
+from ui.features.trust_dialog import TrustDialog, question_text
 from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController

@@ -2,7 +2,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.workbench.project.builders import make_project
-from ui.features.trust.trust_dialog import TrustDialog, question_text
+from ui.features.trust_dialog import TrustDialog, question_text
 from workbench.project.opened import OpenProject
 from workbench.project.project_code import Code, CodeUse, read_code
 
