@@ -195,7 +195,6 @@ def test_calibration_pass(kind: str, measured: Measured) -> None:
 def test_convert_after_an_edit(measured: Measured) -> None:
     import torch
 
-    from workbench.engine.acceleration.constant_values import quick_constants
     from workbench.engine.acceleration.range_search import quick_search
     from workbench.engine.calibration.quick_observers import RangeMemory, remembered_ranges
 
@@ -205,7 +204,7 @@ def test_convert_after_an_edit(measured: Measured) -> None:
             prepared(sample)
     _, prepared, convert, _ = modules[0]
     stock_s, _ = cpu_s(partial(convert, prepared))
-    with remembered_ranges(RangeMemory()), quick_search(), quick_constants():
+    with remembered_ranges(RangeMemory()), quick_search():
         convert(modules[1][1])
         quick_s, _ = cpu_s(partial(convert, modules[2][1]))
     measured("Conversion after an edit, against stock: MobileNetV2 96²", quick_s / stock_s)

@@ -19,16 +19,7 @@ from workbench.engine.toolchain_patches.patching import replaced
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
-NEW = {
-    "operator-memory",
-    "lean-retrace",
-    "signature-maps",
-    "literal-lists",
-    "functional-memory",
-    "verified-graphs",
-    "quick-dead-code",
-    "short-stacks",
-}
+NEW = {"operator-memory", "lean-retrace", "signature-maps", "literal-lists", "functional-memory"}
 
 
 def retraces(case: str, ids: set[str]) -> list[tuple[str, list[Any]]]:

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from workbench.engine.acceleration.constant_values import PINS as CONSTANT_PINS
 from workbench.engine.acceleration.decomposition_cache import PINS as FUNCTIONAL_PINS
 from workbench.engine.acceleration.fake_tensor_cache import PINS as MEMORY_PINS
 from workbench.engine.acceleration.fake_tensor_cache import UNREAD
 from workbench.engine.acceleration.fast_retrace import PINS as RETRACE_PINS
-from workbench.engine.acceleration.fx_speedups import DEAD_CODE_PINS, STACK_PINS
 from workbench.engine.acceleration.signature_maps import PINS as SIGNATURE_PINS
 from workbench.engine.acceleration.table import LOWERING, OTHERS
-from workbench.engine.acceleration.verifier_cache import PINS as VERIFIED_PINS
 from workbench.engine.ethos_u.applied_corrections import pins_of
 from workbench.engine.toolchain_patches import gate, patching
 from workbench.engine.toolchain_patches.table import PATCHES as STANDING
@@ -215,16 +212,7 @@ def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> Non
 
 
 def test_that_the_pinned_functions_have_the_source_they_had() -> None:
-    own = (
-        CONSTANT_PINS,
-        DEAD_CODE_PINS,
-        STACK_PINS,
-        MEMORY_PINS,
-        FUNCTIONAL_PINS,
-        RETRACE_PINS,
-        SIGNATURE_PINS,
-        VERIFIED_PINS,
-    )
+    own = (MEMORY_PINS, FUNCTIONAL_PINS, RETRACE_PINS, SIGNATURE_PINS)
     pins = (*(pin for some in own for pin in some), *(pin for _, pin in UNREAD.values()))
     assert patching.changed(pins) == ()
 

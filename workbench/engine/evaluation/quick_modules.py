@@ -19,7 +19,6 @@ from torch import fx
 from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine.fx.programs import write_nowhere
-from workbench.engine.runtime.accelerated import quick_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -138,7 +137,7 @@ def _fold_constants(module: fx.GraphModule) -> None:
         elif _is_foldable(node) and all(source in values for source in node.all_input_nodes):
             args = fx.map_arg((node.args, node.kwargs), values.__getitem__)
             with torch.no_grad():
-                values[node] = quick_value(node.target, args[0], args[1])
+                values[node] = node.target(*args[0], **args[1])
             name = f"_folded_{node.name}"
             module.register_buffer(name, values[node], persistent=False)
             with module.graph.inserting_before(node):

@@ -22,7 +22,6 @@ from torch.export.graph_signature import ExportGraphSignature, OutputKind, Outpu
 from torch.utils import _pytree as pytree
 
 from workbench.engine.evaluation.measures import tensors_of
-from workbench.engine.runtime.accelerated import acceleration
 from workbench.errors import Place, failure
 from workbench.targets.nnpa.products import Product
 
@@ -193,7 +192,7 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
         WorkbenchError: an operator has no form in ONNX.
     """
     try:
-        with _quiet(), torch.no_grad(), acceleration("onnx-registry"):
+        with _quiet(), torch.no_grad():
             onnx_program = torch.onnx.export(
                 giving(program), inputs, dynamo=True, opset_version=OPSET, verbose=False, optimize=False
             )

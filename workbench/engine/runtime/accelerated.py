@@ -7,7 +7,7 @@ package is not there.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.toolchain_versions import status
 
@@ -69,12 +69,3 @@ def accelerations() -> tuple[tuple[Patch, ...], tuple[Patch, ...]]:
             raise
         return (), ()
     return LOWERING, OTHERS
-
-
-def quick_value(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return ``target(*args, **kwargs)``, in less time for quantized weights if possible."""
-    try:
-        from workbench.engine.acceleration.constant_values import computed
-    except ModuleNotFoundError:
-        return target(*args, **kwargs)
-    return computed(target, args, kwargs)

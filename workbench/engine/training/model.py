@@ -28,7 +28,6 @@ from torchao.quantization.pt2e import (
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
 from workbench.engine.quantization.compression import clustered, layer_weights
-from workbench.engine.runtime.accelerated import acceleration
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
@@ -80,8 +79,7 @@ class QatModel:
         mine = {t.data_ptr(): name for name, t in floating.named_parameters()}
         self._idle: Weights = prepare_norms(floating)
         norms = [node.args for node in norms_of(floating)]
-        with acceleration("norm-patterns"):
-            self.module = prepare_qat_pt2e(floating, quantizer)
+        self.module = prepare_qat_pt2e(floating, quantizer)
         take_batches(self.module)
         rounding = self._rounding = [m for m in self.module.modules() if isinstance(m, FakeQuantize)]
         if not rounding:
