@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.errors import WorkbenchError
+from workbench.project.opened import OpenProject
 
 DATA = Path(__file__).parent / "data"
 
@@ -15,8 +16,8 @@ def read_project(path: Path) -> None:
     from workbench.project import sources, store
 
     project = store.load(path)
-    sources.missing(project, path.parent)
-    plan(project, path.parent, Cache(path.parent / "cache"))
+    sources.missing(OpenProject(project, path.parent))
+    plan(OpenProject(project, path.parent), Cache(path.parent / "cache"))
 
 
 def read_history(path: Path) -> None:
@@ -71,7 +72,7 @@ def read_fvp_inputs(path: Path) -> None:
 
 
 def read_array(path: Path) -> None:
-    from workbench.engine.array_jobs import load
+    from workbench.engine.jobs.array_jobs import load
 
     load(path)
 
@@ -119,19 +120,19 @@ def read_text_data(path: Path) -> None:
 
 
 def read_weights(path: Path) -> None:
-    from workbench.engine.checkpoint_reading import read_checkpoint
+    from workbench.engine.loading.checkpoint_reading import read_checkpoint
 
     read_checkpoint(path)
 
 
 def read_model(path: Path) -> None:
-    from workbench.engine.model_loading import load_model
+    from workbench.engine.loading.models import load_model
     from workbench.project.model import ModelSource, Project, TargetChoice
     from workbench.project.trust import named_code
 
     source = ModelSource(spec=path.name)
     project = Project(name="a", model=source, target=TargetChoice(id="ethos-u55-128"))
-    if named_code(project, path.parent).places:
+    if named_code(OpenProject(project, path.parent)).places:
         raise WorkbenchError([])
     load_model(source, path.parent)
 
@@ -195,7 +196,7 @@ def read_source(path: Path) -> None:
 
     source = ModelSource(spec=f"{path.name}:net")
     project = Project(name="a", model=source, target=TargetChoice(id="ethos-u55-128"))
-    named_code(project, path.parent)
+    named_code(OpenProject(project, path.parent))
 
 
 def read_new_project(path: Path) -> None:
@@ -245,6 +246,6 @@ def read_command(path: Path) -> None:
 
 
 def read_jobs(path: Path) -> None:
-    from workbench.cli.question import read_jobs
+    from workbench.cli.arrays import read_jobs
 
     read_jobs(path)

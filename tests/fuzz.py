@@ -34,6 +34,7 @@ from typing import Any
 from tests.fuzz_kinds import JSON_KINDS, Reader
 from tests.fuzz_kinds import KINDS as FURTHER_KINDS
 from workbench.errors import WorkbenchError
+from workbench.project.opened import OpenProject
 
 DATA = Path(__file__).parent / "data"
 # CPU time, and the time that an input may wait for something [s].
@@ -265,9 +266,9 @@ def _projects() -> tuple[list[bytes], Reader]:
         path.write_bytes(data)
         project = store.load(path)
         store.dump(project).encode()
-        sources.missing(project, folder)
-        plan(project, folder, Cache(folder / "cache"))
-        demand(project, folder, TrustStore(folder / "trust.json"))
+        sources.missing(OpenProject(project, folder))
+        plan(OpenProject(project, folder), Cache(folder / "cache"))
+        demand(OpenProject(project, folder), TrustStore(folder / "trust.json"))
 
     found = [*Path("resources/samples").glob("**/*.qwb"), *(DATA.parent / "networks").glob("*.qwb")]
     return [path.read_bytes() for path in sorted(found)], read
@@ -316,7 +317,7 @@ def _pass_args() -> tuple[list[bytes], Reader]:
 def _archives() -> tuple[list[bytes], Reader]:
     import torch
 
-    from workbench.engine.pt2_loading import load_strictly
+    from workbench.engine.loading.pt2 import load_strictly
     from workbench.project.pt2 import DoubtfulArchiveError, UnreadableArchiveError
 
     model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU())

@@ -177,8 +177,8 @@ def _serials() -> tuple[list[bytes], Reader]:
 
 def _answers() -> tuple[list[bytes], Reader]:
     from tests.workbench.project.builders import make_project
-    from workbench.engine.cluster import parsed
-    from workbench.engine.worker_processes import _run_of
+    from workbench.engine.studies.candidate_workers import run_of_answer
+    from workbench.engine.workers.cluster import parsed
     from workbench.history.runs import Quality, Run
 
     project = make_project()
@@ -189,7 +189,7 @@ def _answers() -> tuple[list[bytes], Reader]:
 
     def read(data: bytes, folder: Path) -> None:
         del folder
-        _run_of(parsed(data.decode(errors="replace")), project)
+        run_of_answer(parsed(data.decode(errors="replace")), project)
 
     return seeds, read
 
@@ -243,7 +243,7 @@ def _checkpoints() -> tuple[list[bytes], Reader]:
     import torch
     from safetensors.torch import save
 
-    from workbench.engine.checkpoint_reading import contents_of, read_checkpoint, state_dicts
+    from workbench.engine.loading.checkpoint_reading import contents_of, read_checkpoint, state_dicts
 
     weights = {"a.weight": torch.zeros(3, 4), "a.bias": torch.zeros(3)}
     seeds = [save(weights)]
@@ -268,7 +268,7 @@ def _checkpoints() -> tuple[list[bytes], Reader]:
 
 
 def _indices() -> tuple[list[bytes], Reader]:
-    from workbench.engine.checkpoint_reading import read_checkpoint
+    from workbench.engine.loading.checkpoint_reading import read_checkpoint
     from workbench.project.checkpoints import foreign, weight_files
 
     seed = json.dumps({"metadata": {}, "weight_map": {"a": "x.safetensors"}}).encode()
@@ -429,8 +429,8 @@ def _outcomes() -> tuple[list[bytes], Reader]:
 def _jobs() -> tuple[list[bytes], Reader]:
     import numpy as np
 
-    from workbench.cli.question import read_jobs
-    from workbench.engine.array_jobs import answer_formats, answer_nnpa
+    from workbench.cli.arrays import read_jobs
+    from workbench.engine.jobs.array_jobs import answer_formats, answer_nnpa
 
     jobs = [
         {"in": "a.npy", "scheme": "integer", "out": "b.npy", "params": {"width": 8}},
@@ -546,7 +546,7 @@ def _labels() -> tuple[list[bytes], Reader]:
 
 def _decoded() -> tuple[list[bytes], Reader]:
     """Return a reader of what decoders return."""
-    from workbench.engine.quality.tasks.detection import objects_of, selected
+    from workbench.engine.evaluation.tasks.detection import objects_of, selected
     from workbench.project.model import ObjectSelection
 
     seeds = [b'{"boxes": [[1, 2, 3, 4]], "scores": [0.5], "classes": [1]}',

@@ -352,7 +352,7 @@ def _fork(commands: int, events: int, log: int) -> _Forked:
     # The fork server and the resource tracker take the environment, and no flags, from here.
     os.environ.update(interpreter.environment())
     context = get_context("forkserver")
-    context.set_forkserver_preload(["workbench.engine.preload"])
+    context.set_forkserver_preload(["workbench.engine.jobs.preload"])
     arguments = tuple(_LazyDup(descriptor) for descriptor in (commands, events, log))
     process = context.Process(target=_serve_forked, args=arguments, daemon=True)
     process.start()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 
 _PLAIN_YAML = re.compile(r"[A-Za-z][\w.:& -]*[\w]", re.ASCII)
 _MARKUP = re.compile(r"[\\`*<]|\](?=[(\[:])")
@@ -61,3 +62,21 @@ def in_markdown_code(text: str) -> str:
 def filled(template: str, values: Mapping[str, str]) -> str:
     """Return a template with each ``{name}`` replaced once; inserted text is not read again."""
     return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
+
+
+def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as HTML. Every cell and the title are escaped.
+
+    Args:
+        title: The caption.
+        header: The names of the columns.
+        rows: The cells, each row as long as ``header``.
+    """
+    head = "".join(f"<th>{escape(name)}</th>" for name in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return (
+        f"<table><caption>{escape(title)}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )

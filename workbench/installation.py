@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from pathlib import Path
 
 import platformdirs
@@ -61,14 +60,3 @@ def version() -> str:
         return metadata.version("quantization-workbench")
     except metadata.PackageNotFoundError:
         return "0+unknown"
-
-
-def open_window() -> int:
-    """Start the window: the entry point ``quantization-workbench``; return the exit code."""
-    folder = str(root())
-    if folder not in sys.path:
-        sys.path.append(folder)
-    from importlib import import_module
-
-    code: int = import_module("ui.__main__").main()
-    return code

@@ -26,6 +26,7 @@ from workbench.pipeline.plan import plan
 from workbench.pipeline.resolution import resolve_graph
 from workbench.pipeline.stages import STAGES
 from workbench.project.frozen import Frozen
+from workbench.project.opened import OpenProject
 from workbench.results import (
     GRAPH_FILE,
     CalibrateResult,
@@ -254,7 +255,7 @@ def gathered(project: Project, path: Path, cache: Cache) -> Findings:
     Raises:
         WorkbenchError: a file of the project is missing.
     """
-    planned = _verified(plan(project, path.absolute().parent, cache), cache)
+    planned = _verified(plan(OpenProject(project, path.absolute().parent), cache), cache)
     lower = _load(LowerResult, "lower", planned, cache)
     runs = _history(path)
     fitting = _fit(project, path, planned, cache) if lower else None
@@ -322,7 +323,7 @@ def _verified(planned: Plan, cache: Cache) -> Plan:
 def _fit(project: Project, path: Path, planned: Plan, cache: Cache) -> Fit | None:
     """Return how the program fits the project's board; None if there is no usable board."""
     try:
-        return of_results(project, path.absolute().parent, cache.folder(planned.key("lower")))
+        return of_results(OpenProject(project, path.absolute().parent), cache.folder(planned.key("lower")))
     except (OSError, WorkbenchError):
         return None
 

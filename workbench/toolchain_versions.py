@@ -17,9 +17,9 @@ from workbench import disk_cache
 from workbench.project.frozen import Frozen
 
 PACKAGES = ("torch", "torchao", "executorch")
-PROVE = "python -m workbench.engine.toolchain_patches"
+PROVE = "python -m workbench.engine.selftest"
 
-# Proven byte for byte by tests/engine/toolchain_patches, slow tests included.
+# Proven byte for byte by tests/engine/acceleration, slow tests included.
 PROVEN: tuple[dict[str, str], ...] = tuple(
     {"python": python, "torch": "2.13.0", "torchao": "0.18.0", "executorch": "1.5.1"}
     for python in ("3.11", "3.12")

@@ -17,8 +17,8 @@ import torch
 
 from tests.benchmarks.networks import MobileNetV2, warmed
 from tests.fakes.formats import parameters
-from workbench.engine.targets.formats import toolchain
-from workbench.engine.targets.formats.schemes import SCHEMES, quantizer
+from workbench.engine.formats import toolchain
+from workbench.engine.formats.schemes import SCHEMES, quantizer
 from workbench.project import edits
 from workbench.project.configs import FormatConfig
 from workbench.project.model import ModelSource, Project, TargetChoice

@@ -19,6 +19,7 @@ import pytest
 from workbench import api
 from workbench.engine_process import EngineProcess
 from workbench.project import store
+from workbench.project.opened import OpenProject
 from workbench.project.trust import named_code
 from workbench.protocol import JobFinished, Ready, RunUntil
 
@@ -284,7 +285,7 @@ def test_that_engines_stay_small(place, measured):
         folder=str(path.parent),
         until="evaluate",
         cache_root=str(place / "memory"),
-        code=named_code(project, path.parent).digest,
+        code=named_code(OpenProject(project, path.parent)).digest,
     )
     lowers = command.model_copy(update={"until": "lower", "skip": ("evaluate",)})
     engines = [EngineProcess(warm=True), EngineProcess(warm=True)]

@@ -15,12 +15,13 @@ import pytest
 
 from ui.features.ranges.range_editor import RangeEditor
 from ui.features.ranges.range_plot import RangePlot
+from ui.features.ranges.range_table import COLUMNS, describe
 from ui.features.timeline.timeline_panel import sums_sentence
 from ui.features.timeline.timeline_plot import TimelinePlot
 from ui.shared.memory_plot import MemoryPlot
+from ui.shared.range_rows import RangeRow, range_rows
 from ui.shared.range_series import series_of, tensor_of
-from ui.shared.range_table import RangeRow, RangeTableModel, describe, range_rows
-from ui.shared.sortable_table import FigureView
+from ui.shared.sortable_table import FigureTableModel, FigureView
 from ui.shared.theme import DARK
 from workbench.analysis.ranges import histogram_of
 from workbench.analysis.timeline import CpuStop, Span, Timeline
@@ -110,7 +111,7 @@ def test_that_500_tensors_are_painted_soon(qtbot: QtBot, measured: Measured) -> 
 
     def first_paint() -> None:
         rows: list[RangeRow] = range_rows(result, arrays, None)
-        model = RangeTableModel()
+        model = FigureTableModel(COLUMNS, describe)
         table = FigureView("ranges", model)
         model.set_rows(rows)
         plot = RangePlot(lambda place: describe(rows[place]))

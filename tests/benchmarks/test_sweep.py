@@ -17,6 +17,7 @@ import pytest
 from workbench.engine_process import EngineProcess
 from workbench.pipeline.cache import Cache
 from workbench.project import store
+from workbench.project.opened import OpenProject
 from workbench.project.trust import named_code
 from workbench.protocol import JobFinished, Ready, RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
@@ -59,7 +60,7 @@ def swept(project: Path, cache_root: Path) -> tuple[float, tuple[SweepPoint, ...
         folder=str(folder),
         options=options,
         cache_root=str(cache_root),
-        code=named_code(made, folder).digest,
+        code=named_code(OpenProject(made, folder)).digest,
     )
     engine, begun, seconds = EngineProcess(), 0.0, 0.0
     engine.run_log(lambda line: None)
@@ -70,7 +71,7 @@ def swept(project: Path, cache_root: Path) -> tuple[float, tuple[SweepPoint, ...
         elif isinstance(event, JobFinished):
             seconds = time.perf_counter() - begun
             engine.stop()
-    key = study_key("sweep", made, folder, Cache(cache_root), options)
+    key = study_key("sweep", OpenProject(made, folder), Cache(cache_root), options)
     found = load_study(SweepResult, study_folder(Cache(cache_root), key))
     assert found is not None
     return seconds, found.points

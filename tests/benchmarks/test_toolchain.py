@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from workbench.engine.toolchain_patches.imports import TOOLCHAIN, import_toolchain
-from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
+from workbench.engine.runtime.imports import TOOLCHAIN, import_toolchain
+from workbench.engine.runtime.interpreter import run_with_big_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ LOWERED = {
     "LSTM": ("lstm", "ethos-u85-256"),
     "ResNet-8": ("resnet8", "ethos-u55-128"),
 }
-QUICK_START = "from workbench.engine.toolchain_patches.imports import import_toolchain as f; f()"
+QUICK_START = "from workbench.engine.runtime.imports import import_toolchain as f; f()"
 
 
 TITLES = {
@@ -152,7 +152,7 @@ def test_lowering(kind: str, measured: Measured) -> None:
 
     from workbench.engine.ethos_u.capture.lowering import capture_tosa
     from workbench.engine.ethos_u.recompile_for_device import recompile_for_device
-    from workbench.engine.toolchain_patches.gate import applied
+    from workbench.engine.runtime.accelerated import applied
 
     program, target = program_of(kind), LOWERED[kind][1]
     edited = program_of(kind, changed="features.5") if kind == "CNN" else None
@@ -176,8 +176,8 @@ def test_calibration_pass(kind: str, measured: Measured) -> None:
     import torch
 
     from workbench.engine.calibration.quick_observers import quick_calibration
+    from workbench.engine.calibration.sample_extrema import SampleExtrema
     from workbench.engine.quantization import ranges
-    from workbench.engine.quantization.sample_extrema import SampleExtrema
 
     _, prepared, _, sample = exported(kind)
     with torch.inference_mode():
@@ -195,7 +195,6 @@ def test_calibration_pass(kind: str, measured: Measured) -> None:
 def test_convert_after_an_edit(measured: Measured) -> None:
     import torch
 
-    from workbench.engine.acceleration.constant_values import quick_constants
     from workbench.engine.acceleration.range_search import quick_search
     from workbench.engine.calibration.quick_observers import RangeMemory, remembered_ranges
 
@@ -205,7 +204,7 @@ def test_convert_after_an_edit(measured: Measured) -> None:
             prepared(sample)
     _, prepared, convert, _ = modules[0]
     stock_s, _ = cpu_s(partial(convert, prepared))
-    with remembered_ranges(RangeMemory()), quick_search(), quick_constants():
+    with remembered_ranges(RangeMemory()), quick_search():
         convert(modules[1][1])
         quick_s, _ = cpu_s(partial(convert, modules[2][1]))
     measured("Conversion after an edit, against stock: MobileNetV2 96²", quick_s / stock_s)
@@ -238,7 +237,7 @@ def test_simulation_of_the_compiled_program(family: str, target: str, measured: 
     import tosa_reference_model
 
     from workbench.engine.ethos_u.capture.lowering import capture_tosa
-    from workbench.engine.toolchain_patches.gate import applied
+    from workbench.engine.runtime.accelerated import applied
     from workbench.npu.program import load
 
     program = program_of("CNN 224")

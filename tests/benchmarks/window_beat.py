@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workbench.project.opened import OpenProject
+
 _BEAT_S = 0.016
 _SETTLED_MS, _AFTER_MS, _START_S = 3500, 2500, 3.0
 
@@ -34,7 +36,7 @@ def main() -> None:
     project = Path(sys.argv[1])
     application = new_application()
     window = Workbench(application, show_frame(application, project))
-    window.trust.grant(read_code(store.load(project), project.parent), "benchmark")
+    window.trust.grant(read_code(OpenProject(store.load(project), project.parent)), "benchmark")
     window.start(project)
     beats: list[tuple[float, float]] = []
     started: list[float] = []

@@ -28,6 +28,7 @@ from workbench.cli import main
 from workbench.engine_process import EngineProcess
 from workbench.pipeline.cache import Cache
 from workbench.project import store
+from workbench.project.opened import OpenProject
 from workbench.project.trust import named_code
 from workbench.protocol import EngineExit, JobFinished, Ready, RunUntil
 
@@ -163,7 +164,7 @@ class Lane:
             folder=str(self.path.parent),
             until=until,
             cache_root=str(self.cache.root),
-            code=named_code(self.project, self.path.parent).digest,
+            code=named_code(OpenProject(self.project, self.path.parent)).digest,
         )
         for event in engine.events():
             self.events.append(event)

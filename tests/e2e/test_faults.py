@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.conftest import wait_gone
 from workbench.ids import STAGE_IDS
 from workbench.pipeline.plan import plan
+from workbench.project.opened import OpenProject
 from workbench.protocol import JobFinished, LogLine, Ready, StageFinished, StageStarted
 
 pytestmark = pytest.mark.e2e
@@ -39,7 +40,7 @@ def kill(lane, stage, until):
     assert end.problem().code == "engine-ended"
     finished = [e.stage for e in lane.kinds(StageFinished)]
     assert finished == before
-    states = {s.id: s.state for s in plan(lane.project, lane.path.parent, lane.cache).stages}
+    states = {s.id: s.state for s in plan(OpenProject(lane.project, lane.path.parent), lane.cache).stages}
     assert [s for s in STAGE_IDS if states[s] == "cached"] == before
 
 
@@ -100,7 +101,7 @@ def test_that_every_stage_can_be_cancelled_within_two_seconds(digits_lane):
 
 def test_that_a_damaged_result_is_noticed_and_computed_again(lane):
     lane.run("convert")
-    key = plan(lane.project, lane.path.parent, lane.cache).key("calibrate")
+    key = plan(OpenProject(lane.project, lane.path.parent), lane.cache).key("calibrate")
     file = lane.cache.folder(key) / "result.json"
     data = bytearray(file.read_bytes())
     data[50] ^= 1

@@ -14,6 +14,7 @@ import pytest
 import workbench
 from workbench.ids import STAGE_IDS
 from workbench.pipeline.plan import plan
+from workbench.project.opened import OpenProject
 from workbench.protocol import JobFinished, Ready, StageFailed, StageFinished
 
 pytestmark = pytest.mark.engine
@@ -53,7 +54,7 @@ def survives(lane, size):
 
 def sizes_of(lane):
     """Return the sizes of all files that the stages write, by stage [bytes]."""
-    planned = plan(lane.project, lane.path.parent, lane.cache)
+    planned = plan(OpenProject(lane.project, lane.path.parent), lane.cache)
     return {
         stage: [p.stat().st_size for p in lane.cache.folder(planned.key(stage)).iterdir()]
         for stage in STAGE_IDS
@@ -78,7 +79,7 @@ def test_that_every_stage_survives_a_disk_that_is_full_anywhere_in_its_files(dig
         for size in sorted({0, 1, 512, largest // 2, largest - 1, source.randrange(largest)}):
             # What came before stays; this stage and those after it are made again.
             for later in STAGE_IDS[STAGE_IDS.index(stage) :]:
-                lane.cache.remove(plan(lane.project, lane.path.parent, lane.cache).key(later))
+                lane.cache.remove(plan(OpenProject(lane.project, lane.path.parent), lane.cache).key(later))
             assert survives(lane, size) == stage, (stage, size)
             failed.add(stage)
     assert failed == set(STAGE_IDS)

@@ -137,6 +137,6 @@ def test_that_less_sram_is_estimated_from_the_same_program(swept):
 
 
 def test_that_a_worker_that_estimates_needs_no_torch():
-    modules = "workbench.engine.estimates, workbench.engine.ethos_u.estimate"
+    modules = "workbench.engine.studies.estimates, workbench.engine.ethos_u.estimate"
     code = f"import sys, {modules}; sys.exit(bool({{'torch', 'executorch'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=120).returncode == 0

@@ -20,6 +20,7 @@ from ui.features.project.new_project import NewProjectDialog
 from ui.shell.app import Workbench
 from ui.shell.start import show_frame
 from ui.shell.toasts import Toast
+from workbench.project.opened import OpenProject
 from workbench.project.trust import named_code
 
 pytestmark = pytest.mark.e2e
@@ -153,7 +154,7 @@ def _digits():
 def allow_and_run(person):
     """Allow the code and run all; nothing runs where another task has left the results."""
     workbench = person.workbench
-    code = named_code(workbench.document.project, workbench.document.folder)
+    code = named_code(OpenProject(workbench.document.project, workbench.document.folder))
     workbench.trust.grant(code, workbench.document.title)
     workbench.runs.run_to("")
     person.wait(lambda: person.workbench.session.stage("package").state == "cached")

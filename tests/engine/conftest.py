@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.workbench.cli.conftest import codes
-from workbench.engine.toolchain_patches.imports import import_toolchain
+from workbench.engine.runtime.imports import import_toolchain
 from workbench.pipeline.cache import Cache
 
 # A fixture of the verbs' own tests, which those that compute on arrays take too.
@@ -60,8 +60,8 @@ def engine(tmp_path, request):
 @pytest.fixture
 def arithmetic_in_process(tmp_path, monkeypatch):
     """Let the verbs that compute on arrays do it in this process, without a fresh torch."""
-    from workbench.cli import formats, nnpa
-    from workbench.engine import array_jobs
+    from workbench.cli import arrays
+    from workbench.engine.jobs import array_jobs
 
     work = {"formats": array_jobs.answer_formats, "nnpa": array_jobs.answer_nnpa}
     answer = tmp_path / "answer.json"
@@ -70,5 +70,4 @@ def arithmetic_in_process(tmp_path, monkeypatch):
         work[name](arguments, answer)
         return json.loads(answer.read_text())
 
-    monkeypatch.setattr(formats, "ask", ask)
-    monkeypatch.setattr(nnpa, "ask", ask)
+    monkeypatch.setattr(arrays, "ask", ask)

@@ -9,12 +9,13 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from workbench.engine.context import LiveObjectCache
-from workbench.engine.server import Server
+from workbench.engine.jobs.server import Server
+from workbench.engine.runtime.context import LiveObjectCache
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.project.trust import named_code
 from workbench.protocol import (
     JobFinished,
@@ -58,7 +59,7 @@ def allowed(command):
     """Return a command with the code of its project allowed as it is now."""
     if not isinstance(command, RunUntil | RunStudy) or command.code:
         return command
-    code = named_code(command.project, Path(command.folder))
+    code = named_code(OpenProject(command.project, Path(command.folder)))
     return command.model_copy(update={"code": code.digest})
 
 
@@ -117,7 +118,7 @@ class Engine:
 
     def _take(self, project: Project) -> None:
         """Link the shared results of a project into the own cache."""
-        planned = plan(project, self.folder, self.cache)
+        planned = plan(OpenProject(project, self.folder), self.cache)
         for stage in planned.stages:
             if stage.id in _shared_stages(project):
                 _link(stage.key, self.shared.cache, self.cache)
@@ -174,7 +175,7 @@ class Engine:
         return load_result(RESULTS[stage], self.path(project, stage))
 
     def path(self, project: Project, stage: str) -> Path:
-        return self.cache.folder(plan(project, self.folder, self.cache).key(stage))
+        return self.cache.folder(plan(OpenProject(project, self.folder), self.cache).key(stage))
 
     def close(self) -> None:
         self.send(Shutdown())

@@ -16,11 +16,12 @@ from tests.engine import case_networks, eager, written_networks
 from tests.engine.cases import CASES, REFUSED, WRITES
 from tests.engine.in_process import allowed, project
 from tests.for_each import for_each
-from workbench.engine.context import LiveObjectCache
-from workbench.engine.job import EngineJob
+from workbench.engine.jobs.job import EngineJob
+from workbench.engine.runtime.context import LiveObjectCache
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project.model import DataSource
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunUntil, StageFailed
 
 pytestmark = pytest.mark.engine
@@ -60,7 +61,7 @@ def converted(case, folder):
     )
     EngineJob(allowed(command), store, events.append).run()
     assert not [event for event in events if isinstance(event, StageFailed)], events
-    quantized = store.get("convert", plan(made, folder, cache).key("convert")).module
+    quantized = store.get("convert", plan(OpenProject(made, folder), cache).key("convert")).module
     sides = [], []
     for sample in module.unseen_samples(case.name):
         with torch.no_grad():

@@ -12,6 +12,7 @@ from workbench.errors import Place
 from workbench.pipeline import keys
 from workbench.pipeline import plan as plan_module
 from workbench.pipeline.stages import stages_until
+from workbench.project.opened import OpenProject
 from workbench.protocol import (
     MAX_COMMAND_BYTES,
     Cancel,
@@ -121,7 +122,7 @@ def plans(monkeypatch):
 
 def test_that_a_job_makes_no_plan_beside_the_one_it_was_sent_with(engine, plans):
     command = run_until(engine, "a", "convert")
-    planned = plan_module.plan(command.project, engine.folder, engine.cache)
+    planned = plan_module.plan(OpenProject(command.project, engine.folder), engine.cache)
     plans.clear()
     engine.send(command.model_copy(update={"plan": planned, "code": ""}))
     assert outcomes(engine, 1) == {"a": "done"}
@@ -138,7 +139,7 @@ def test_that_a_job_without_a_plan_makes_one(engine, plans):
 
 def test_that_a_file_that_changed_since_the_plan_was_made_leads_to_a_new_plan(engine, plans):
     command = run_until(engine, "a")
-    planned = plan_module.plan(command.project, engine.folder, engine.cache)
+    planned = plan_module.plan(OpenProject(command.project, engine.folder), engine.cache)
     network = engine.folder / "networks.py"
     network.write_text(network.read_text() + "# changed\n")
     plans.clear()

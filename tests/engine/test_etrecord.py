@@ -12,6 +12,7 @@ from workbench.deploy.simulators.etrecord import read_record
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 
 pytestmark = pytest.mark.engine
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.engine
 def packed(engine, made):
     """Return the folder of a project's deliverables."""
     assert engine.run(made, "package", "evaluate", "verify", "run") == "done", engine.failure
-    return engine.cache.folder(plan(made, engine.folder, engine.cache).key("package"))
+    return engine.cache.folder(plan(OpenProject(made, engine.folder), engine.cache).key("package"))
 
 
 def on_cpu():

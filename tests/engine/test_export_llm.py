@@ -16,12 +16,13 @@ import pytest
 import torch
 
 from workbench.cli import main
-from workbench.engine.context import LiveObjectCache
+from workbench.engine.runtime.context import LiveObjectCache
 from workbench.engine.studies.candidates import Environment, compute
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits, store
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.pte import vela_stream
 from workbench.pte.program import decode
 from workbench.results import PROGRAM_FILE
@@ -155,7 +156,7 @@ def begun(tmp_path):
 def ours(folder, project):
     cache, live = Cache(folder / "cache"), LiveObjectCache()
     compute(project, Environment(folder, cache, live), ("lower",))
-    planned = plan(project, folder, cache)
+    planned = plan(OpenProject(project, folder), cache)
     program = cache.folder(planned.key("lower")) / PROGRAM_FILE
     return Made(live.get("convert", planned.key("convert")).module, program.read_bytes())
 

@@ -8,6 +8,7 @@ from tests.engine.in_process import CALIBRATED, Engine, project
 from tests.faults import failing_reads
 from workbench.ids import STAGE_IDS
 from workbench.pipeline.plan import plan
+from workbench.project.opened import OpenProject
 
 pytestmark = pytest.mark.engine
 HOW = {"elapsed_s", "retargeted"}
@@ -30,7 +31,7 @@ def read_again(engine, made, stage, how, positions):
     expected = figures(engine.result(made, stage))
     count = 0
     for number, attempt in failing_reads(engine.cache.root, how, positions):
-        engine.cache.remove(plan(made, engine.folder, engine.cache).key(stage))
+        engine.cache.remove(plan(OpenProject(made, engine.folder), engine.cache).key(stage))
         # Another engine has nothing in memory.
         other = Engine(engine.folder)
         try:

@@ -131,7 +131,7 @@ def test_that_a_mistaken_spec_is_refused_before_anything_runs(engine):
 
 
 def test_that_an_edited_file_and_a_file_of_the_same_name_elsewhere_are_read_anew(tmp_path):
-    from workbench.engine.model_loading import load_model
+    from workbench.engine.loading.models import load_model
 
     text = (
         "import torch\nfrom layers import WIDTH\nclass Net(torch.nn.Linear):\n    pass\n"

@@ -8,6 +8,7 @@ from workbench.deploy import boards
 from workbench.engine.ethos_u.estimate import estimate
 from workbench.project import edits
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.results import PROGRAM_FILE
 from workbench.targets import target_of
 from workbench.targets.ethos_u.vela_ini import OPTION
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.shared_results
 def on_board(engine, flash):
     """Return a project on a board with two placements; ``flash`` is the first's size [bytes]."""
     write_placed(engine.folder, flash)
-    return boards.put(project("small", **CALIBRATED), "mine.toml", engine.folder)
+    return boards.put(OpenProject(project("small", **CALIBRATED), engine.folder), "mine.toml")
 
 
 def test_that_a_program_that_fits_is_compiled_for_the_first_placement(engine):

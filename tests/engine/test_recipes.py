@@ -12,7 +12,7 @@ import torch
 from tests.engine.in_process import Engine
 from tests.problems import refused
 from workbench.cli import main
-from workbench.engine.model_loading import load_model
+from workbench.engine.loading.models import load_model
 from workbench.project import edits, store
 from workbench.project.recipes import begin, recipes
 from workbench.pte.program import decode

@@ -15,10 +15,11 @@ from tests.engine import networks
 from tests.engine.in_process import CALIBRATED, project
 from tests.problems import refused
 from workbench.analysis.ranges import MethodRanges, read_chosen
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.runtime.accelerated import accelerated
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice, Tokenization
+from workbench.project.opened import OpenProject
 from workbench.script import script
 from workbench.script.quantizer import copied_corrections
 
@@ -244,7 +245,11 @@ def write_script(engine, wanted, form="plain"):
     numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), MethodRanges())
     path.write_text(
         script(
-            wanted, engine.folder, path, numbers, branches=wanted.model.spec.endswith("branching"), form=form
+            OpenProject(wanted, engine.folder),
+            path,
+            numbers,
+            branches=wanted.model.spec.endswith("branching"),
+            form=form,
         )
     )
     return path
@@ -291,7 +296,7 @@ def test_that_a_script_in_the_form_of_a_recipe_makes_the_same_bytes(engine, made
 def test_that_a_text_cannot_be_calibrated_by_a_recipe(tmp_path):
     made = project("small", calibration=DataSource(spec="text.txt"))
     with refused("script-form-not-supported"):
-        script(made, tmp_path, tmp_path / "made.py", form="recipe")
+        script(OpenProject(made, tmp_path), tmp_path / "made.py", form="recipe")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from workbench.analysis.silicon import shipped, time_of
 from workbench.deploy import boards
 from workbench.project import store
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 
 SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
 
@@ -17,7 +18,7 @@ SAMPLES = Path(__file__).parents[2] / "resources" / "samples"
 def rebuilt(tmp_path, sample, name, board, device, **options):
     """Return the compiled program of a sample on a board."""
     folder = shutil.copytree(SAMPLES / sample, tmp_path / "net")
-    project = boards.put(store.load(folder / f"{name}.qwb"), board, folder, device)
+    project = boards.put(OpenProject(store.load(folder / f"{name}.qwb"), folder), board, device)
     target = TargetChoice(id=device, options={**project.target.options, **options})
     engine = Engine(folder)
     # The engine of the tests has put networks of its own beside the project.

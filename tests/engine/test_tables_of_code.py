@@ -23,7 +23,7 @@ def test_that_every_name_in_a_table_leads_to_code_of_the_right_shape():
 
 def _protocol(target):
     """Return the protocol by which the stages of a target use its toolchain."""
-    from workbench.engine.targets.base import CompilingToolchain, DeviceToolchain, Toolchain
+    from workbench.engine.targets import CompilingToolchain, DeviceToolchain, Toolchain
 
     if "run" in target.stages:
         return DeviceToolchain

@@ -13,6 +13,7 @@ from tests.engine.in_process import Engine, project
 from workbench.errors import WorkbenchError
 from workbench.project import edits, store
 from workbench.project.model import DataSource, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.pte import program, vela_stream
 from workbench.script.aot_arm_compiler import give_command, take_command, write_taken
 
@@ -90,7 +91,7 @@ def test_that_both_give_the_npu_the_same_commands_and_weights(engine, tmp_path):
 @pytest.mark.slow
 def test_that_the_command_that_is_written_gives_the_npu_the_same(engine, tmp_path):
     made = project("small", calibration=DataSource(spec="networks.py:samples", limit=4))
-    commands, text = give_command(made, tmp_path, tmp_path / "given.py")
+    commands, text = give_command(OpenProject(made, tmp_path), tmp_path / "given.py")
     (tmp_path / "given.py").write_text(text)
     for command in commands:
         words = [sys.executable, *shlex.split(command)[1:]]
@@ -107,12 +108,12 @@ def test_that_a_project_without_an_equal_command_says_every_reason(tmp_path):
     options = {"optimise": "Size", "cop_format": "COP2"}
     made = edits.set_target(made, TargetChoice(id="ethos-u55-128", options=options))
     with pytest.raises(WorkbenchError) as caught:
-        give_command(made, tmp_path, tmp_path / "x.py")
+        give_command(OpenProject(made, tmp_path), tmp_path / "x.py")
     said = [info.message for info in caught.value.infos]
     assert len(said) == 4
     assert any("one config for all modules" in message for message in said)
     assert any("option optimise" in message for message in said)
     assert any("option cop_format" in message for message in said)
-    given = give_command(project("small"), tmp_path, tmp_path / "x.py")[0]
+    given = give_command(OpenProject(project("small"), tmp_path), tmp_path / "x.py")[0]
     assert len(given) == 1
     assert "--non_strict_export" in given[0]

@@ -13,6 +13,7 @@ from workbench.installation import CACHE_VARIABLE, CONFIG_VARIABLE
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import edits
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunUntil
 from workbench.toolchains import registry
 
@@ -44,7 +45,7 @@ def refused(engine, made, planned):
 
 def test_that_an_engine_refuses_a_plan_for_other_versions(engine):
     made = project("small")
-    planned = plan(made, engine.folder, engine.cache)
+    planned = plan(OpenProject(made, engine.folder), engine.cache)
     foreign = replace(planned, tools={**planned.tools, "executorch": "1.4.1"})
     assert refused(engine, made, foreign) == ["plan-foreign"]
     assert not engine.cache.has(planned.key("export"))
@@ -87,7 +88,7 @@ def test_that_a_project_runs_under_another_interpreter_with_results_of_its_own(e
         opened = api.OpenProject(chosen, tmp_path)
         result = api.run(opened, skip=("run",), trust=True).raise_for_errors()
         results[name] = result
-        planned = plan(chosen, tmp_path, Cache(default_root()))
+        planned = plan(OpenProject(chosen, tmp_path), Cache(default_root()))
         assert [s.state for s in planned.stages if s.id in {"lower", "verify"}] == ["cached"] * 2
     versions = [results[name].document["tools"]["ethos-u-vela"] for name in ("", "sdk")]
     assert versions[1] == "5.0.9" != versions[0]

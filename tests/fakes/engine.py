@@ -11,6 +11,7 @@ from tests.fakes.results import write_result
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.pipeline.stages import stages_until
+from workbench.project.opened import OpenProject
 from workbench.protocol import (
     Cancel,
     EngineExit,
@@ -52,7 +53,7 @@ class Play:
 
     def __call__(self, command):
         cache, job = Cache(Path(command.cache_root)), command.job
-        planned = command.plan or plan(command.project, Path(command.folder), cache)
+        planned = command.plan or plan(OpenProject(command.project, Path(command.folder)), cache)
         for stage in stages_until(command.until):
             if stage in command.skip:
                 yield StageSkipped(job=job, stage=stage, reason="left out as asked")

@@ -12,6 +12,7 @@ from workbench.deploy.simulators.discovery import adopt_runner, runners_folder
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.protocol import JobFinished, StudyProgress
 from workbench.results import CpuNode, VelaTotals
 from workbench.studies.documents import Blame, Culprit, load_study, save_study, study_folder, study_key
@@ -191,7 +192,7 @@ def play(command, held_at=0):
     """Yield what an engine says of a study, which stays after ``held_at`` samples."""
     cache = Cache(Path(command.cache_root))
     folder = Path(command.folder)
-    key = study_key(command.study, command.project, folder, cache, command.options, command.plan)
+    key = study_key(command.study, OpenProject(command.project, folder), cache, command.options, command.plan)
     if command.study in {"runner", "training"}:
         held = {"runner": _play_runner, "training": _play_training}[command.study]
         yield from held(command, key, held_at)
@@ -227,7 +228,7 @@ def play(command, held_at=0):
 def _leave_results(command, cache, found):
     """Leave in the cache what evaluating the newest candidate leaves there."""
     made = with_choices(command.project, found.units, found.candidates[-1].choices)
-    planned = plan(made, Path(command.folder), cache)
+    planned = plan(OpenProject(made, Path(command.folder)), cache)
     for stage in ("evaluate", "lower"):
         with cache.writing(planned.key(stage)) as folder:
             write_result(stage, folder)

@@ -13,13 +13,14 @@ from torch.utils import _pytree
 
 from tests.engine.in_process import allowed
 from tests.float_search.oracle import Outputs, loaded, unseen
-from workbench.engine.context import LiveObjectCache
-from workbench.engine.job import EngineJob
-from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
+from workbench.engine.jobs.job import EngineJob
+from workbench.engine.runtime.context import LiveObjectCache
+from workbench.engine.runtime.interpreter import run_with_big_stack
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunUntil, StageFailed
 from workbench.results import RESULTS, load_result
 
@@ -94,7 +95,7 @@ def _answer(work: _Work, project: Project, path: Path, *, deliver: bool) -> Answ
     if made.refused:
         return made
     samples = unseen(loaded(path))
-    planned = plan(project, work.folder, work.cache)
+    planned = plan(OpenProject(project, work.folder), work.cache)
     module = work.store.get("convert", planned.key("convert")).module
     with torch.no_grad():
         for sample in samples:
@@ -128,7 +129,7 @@ def _delivered(
 ) -> tuple[Outputs | None, str]:
     """Execute the delivered file on the functional simulator, and return the verdict on it."""
     from workbench.analysis.gate import verdict
-    from workbench.engine.cpu_operators import compute
+    from workbench.engine.ethos_u.cpu_operators import compute
     from workbench.npu.program import load
     from workbench.npu.state import Options
     from workbench.project.model import Gate

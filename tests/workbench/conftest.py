@@ -13,6 +13,7 @@ from workbench.history.store import History, history_path
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import edits, store
+from workbench.project.opened import OpenProject
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def measured_folder(tmp_path_factory):
     with closing(History(history_path(project_file))) as history:
         for config, cycles in (("a16w8", 2000), ("a8w8", None)):
             made = edits.assign(make_project(), "global", "", config)
-            planned = plan(made, project_file.parent, cache)
+            planned = plan(OpenProject(made, project_file.parent), cache)
             for stage in ("evaluate", "lower", "verify"):
                 with cache.writing(planned.key(stage)) as written:
                     write_result(stage, written)

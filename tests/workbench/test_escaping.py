@@ -10,6 +10,7 @@ from tests.workbench.project.builders import make_project, rule
 from workbench import escaping
 from workbench.deploy.firmware_files import file_stem
 from workbench.project.model import DataSource, ModelSource, Tokenization
+from workbench.project.opened import OpenProject
 from workbench.script import script
 from workbench.script.aot_arm_compiler import give_command
 
@@ -142,7 +143,7 @@ def names_of(written):
 def test_that_no_text_of_a_project_becomes_code_of_the_script(tmp_path):
     def written(name, matches):
         project, ranges = hostile_project(name, matches), dict.fromkeys(matches, (0.0, 1.0))
-        return names_of(script(project, tmp_path, tmp_path / "a.py", ranges))
+        return names_of(script(OpenProject(project, tmp_path), tmp_path / "a.py", ranges))
 
     plain = written("plain", ["plain"])
     assert "os" not in plain
@@ -155,7 +156,9 @@ def test_that_no_text_of_a_project_becomes_code_of_the_script(tmp_path):
 
 @for_each("text", WRITABLE)
 def test_that_no_name_becomes_code_of_the_command(text, tmp_path):
-    commands, model = give_command(make_project(rule("r1", "global"), name=text), tmp_path, tmp_path / "m.py")
+    commands, model = give_command(
+        OpenProject(make_project(rule("r1", "global"), name=text), tmp_path), tmp_path / "m.py"
+    )
     ast.parse(model)
     assert all("/etc/passwd.pte" not in command for command in commands)
 
@@ -166,7 +169,7 @@ def test_that_a_name_of_a_text_does_not_insert_the_tokenizer_as_code(tmp_path):
         rule("r1", "global"),
         calibration=DataSource(spec="x{ids}.txt", tokens=Tokenization(tokenizer=tokenizer)),
     )
-    written = script(project, tmp_path, tmp_path / "a.py")
+    written = script(OpenProject(project, tmp_path), tmp_path / "a.py")
     assert "__import__" not in names_of(written)
 
 

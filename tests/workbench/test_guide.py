@@ -170,8 +170,8 @@ def test_that_a_file_without_a_heading_is_named_after_itself(tmp_path):
 def test_that_every_verb_has_a_section():
     sections = anchors(guide.REFERENCE / "cli.md")
     text = parser().format_help()
-    modules = sum(len(listed) for _, listed in GROUPS)
-    assert len([s for s in sections if s.startswith("workbench-")]) >= modules
+    verbs = sum(len(listed) for _, listed in GROUPS)
+    assert len([s for s in sections if s.startswith("workbench-")]) >= verbs
     for verb in re.findall(r"^  (\w+)(?:  |$)", text, re.MULTILINE):
         assert f"workbench-{verb}" in sections
 

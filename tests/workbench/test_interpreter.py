@@ -110,7 +110,7 @@ def test_that_fork_server_and_resource_tracker_import_nothing_from_the_current_f
 def test_that_relative_entries_of_the_search_path_reach_no_new_process(hostile, monkeypatch, path):
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.chdir(hostile)
-    command = [*interpreter.command("workbench.engine.array_jobs")[:2], "-c", "import selectors"]
+    command = [*interpreter.command("workbench.engine.jobs.array_jobs")[:2], "-c", "import selectors"]
     subprocess.run(command, env=interpreter.environment(), check=True, timeout=60)
     assert ran(hostile) == []
 

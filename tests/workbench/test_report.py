@@ -13,6 +13,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import store
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.report import page
 
 PROGRAM = Path(__file__).parents[1] / "data" / "programs" / "u55.pte"
@@ -56,7 +57,7 @@ def test_that_the_report_draws_every_memory_with_its_peak(tmp_path):
     (tmp_path / "model.py").write_text("def net(): ...\n")
     cache, path = Cache(tmp_path / "cache"), tmp_path / "net.qwb"
     store.save(project, path)
-    with cache.writing(plan(project, tmp_path, cache).key("lower")) as folder:
+    with cache.writing(plan(OpenProject(project, tmp_path), cache).key("lower")) as folder:
         write_result("lower", folder)
     html = page(project, path, cache)
     assert "Sram, up to 4.0 KiB" in text_of(html)
@@ -73,7 +74,7 @@ def test_that_a_run_on_a_simulator_is_told_beside_the_estimate(tmp_path):
     save_settings(MachineSettings(simulators={"u55": str(simulator)}, runners=(str(runner),)))
     cache, path = Cache(tmp_path / "cache"), tmp_path / "net.qwb"
     store.save(project, path)
-    with cache.writing(plan(project, tmp_path, cache).key("run")) as folder:
+    with cache.writing(plan(OpenProject(project, tmp_path), cache).key("run")) as folder:
         write_result("run", folder)
     text = text_of(page(project, path, cache))
     assert "On the simulator" in text
@@ -84,10 +85,10 @@ def test_that_a_run_on_a_simulator_is_told_beside_the_estimate(tmp_path):
 
 def test_that_the_board_stands_with_what_lies_in_each_memory(tmp_path):
     (tmp_path / "model.py").write_text("def net(): ...\n")
-    project = boards.put(make_project(rule("r1", "global")), "himax-we2", tmp_path)
+    project = boards.put(OpenProject(make_project(rule("r1", "global")), tmp_path), "himax-we2")
     cache, path = Cache(tmp_path / "cache"), tmp_path / "net.qwb"
     store.save(project, path)
-    with cache.writing(plan(project, tmp_path, cache).key("lower")) as folder:
+    with cache.writing(plan(OpenProject(project, tmp_path), cache).key("lower")) as folder:
         write_result("lower", folder)
         (folder / "program.pte").write_bytes(PROGRAM.read_bytes())
     text = text_of(page(project, path, cache))

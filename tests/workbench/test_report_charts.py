@@ -10,6 +10,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import store
 from workbench.project.model import Rule
+from workbench.project.opened import OpenProject
 from workbench.report import Point, bands, bars, gathered, memory, page, scatter
 from workbench.results import GRAPH_FILE, CompilerCheck, ExportedModel, LiveRange, TensorRange, save_result
 
@@ -149,7 +150,7 @@ def whole(tmp_path, **changes):
     )
     path = write_project(tmp_path / "mine", project)
     cache = Cache(tmp_path / "cache")
-    planned = plan(project, path.parent, cache)
+    planned = plan(OpenProject(project, path.parent), cache)
     for stage in planned.stages:
         if stage.key and stage.id != "run":
             with cache.writing(stage.key) as folder:
@@ -211,7 +212,7 @@ def test_that_runs_of_the_history_are_in_the_report(tmp_path):
     for config, sqnr in (("a8w8", 30.0), ("a16w8", 40.0)):
         rules = (Rule(id="r1", kind="global", config=config),)
         made = project.model_copy(update={"rules": rules})
-        planned = plan(made, path.parent, cache)
+        planned = plan(OpenProject(made, path.parent), cache)
         for stage in planned.stages:
             if stage.state == "stale":
                 with cache.writing(stage.key) as folder:
@@ -236,7 +237,7 @@ def test_that_runs_of_the_history_are_in_the_report(tmp_path):
 
 def test_that_a_damaged_result_is_left_out(tmp_path):
     project, path, cache = whole(tmp_path)
-    folder = cache.folder(plan(project, path.parent, cache).key("evaluate"))
+    folder = cache.folder(plan(OpenProject(project, path.parent), cache).key("evaluate"))
     text = (folder / "result.json").read_text()
     (folder / "result.json").write_text("x" * len(text))
     found = gathered(project, path, cache)
@@ -246,7 +247,7 @@ def test_that_a_damaged_result_is_left_out(tmp_path):
 
 def test_that_a_result_with_another_file_changed_is_not_reported(tmp_path):
     project, path, cache = whole(tmp_path)
-    folder = cache.folder(plan(project, path.parent, cache).key("lower"))
+    folder = cache.folder(plan(OpenProject(project, path.parent), cache).key("lower"))
     (other,) = [file for file in folder.iterdir() if file.name == GRAPH_FILE]
     other.write_bytes(other.read_bytes()[:-1] + b" ")
     found = gathered(project, path, cache)

@@ -17,6 +17,7 @@ from workbench.deploy.fitting import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.outcome_page import memory_bars
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 
 
 class BoardFitReader:
@@ -35,7 +36,7 @@ class BoardFitReader:
         key = (results, project.board, project.target)
         if self._read[0] != key:
             try:
-                self._read = (key, of_results(project, document.folder, results))
+                self._read = (key, of_results(OpenProject(project, document.folder), results))
             except (OSError, WorkbenchError):
                 return None
         return self._read[1]

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
 
-from ui.shared.number_format import count, size
-from ui.shared.run_table import accuracy_text
+from ui.shared.number_format import accuracy_text, count, size
 from ui.state.document import Document
 from ui.state.run_history import RunHistory
 from ui.state.runner import Runner

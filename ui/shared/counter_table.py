@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ui.shared.number_format import DASH, count, percent
-from ui.shared.sortable_table import Column, FigureTableModel
+from ui.shared.sortable_table import Column
 from workbench.results.simulation import OperationCounters
-
-if TYPE_CHECKING:
-    from PySide6.QtCore import QObject
 
 
 def _accumulator(row: OperationCounters) -> str:
@@ -55,12 +50,6 @@ COUNTER_COLUMNS: tuple[Column[OperationCounters], ...] = (
 MODULE, DELEGATE = 1, 10
 
 
-class CounterTableModel(FigureTableModel[OperationCounters]):
-    """The operations that the functional simulator executed."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(
-            COUNTER_COLUMNS,
-            lambda r: "\n".join(filter(None, (r.command, r.module, "computed, no device"))),
-            parent,
-        )
+def describe_counters(row: OperationCounters) -> str:
+    """Return the tooltip of a row of the operations that the functional simulator executed."""
+    return "\n".join(filter(None, (row.command, row.module, "computed, no device")))

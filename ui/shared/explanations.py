@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Rule, RuleKind, name_of
+from workbench.errors import WorkbenchError
+from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Project, Rule, RuleKind, name_of
 from workbench.project.rules import Effective
+from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from workbench.results import NodeAnnotation, PrepareResult
@@ -156,3 +158,17 @@ class QuantizerReport:
             for name in (note.node if note.node in predicted else note.origin,)
             if name in predicted and predicted[name].label == self._asked.get(name)
         ]
+
+
+MEASURED = "measured on host (PyTorch)"
+
+
+COMPUTED = "computed (TOSA model)"
+
+
+def quality_origin(project: Project | None) -> str:
+    """Return the origin of a project's quality figures."""
+    try:
+        return (target_of(project.target.id).emulation if project else "") or MEASURED
+    except WorkbenchError:
+        return MEASURED

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
 
-from PySide6.QtCore import QModelIndex, QObject, Qt
+from PySide6.QtCore import QModelIndex, QObject
 
-from ui.shared.chip import AnyIndex
-from ui.shared.labels import literal
-from ui.shared.row_table import RowTableModel
+from ui.shared import sortable_table
+from ui.shared.sortable_table import FigureTableModel
 from ui.state.jobs import Job, duration
 
 KEPT = 200
@@ -33,29 +31,47 @@ class Column(IntEnum):
     REMAINING = 4
 
 
-TITLES = ("Job", "State", "Progress", "Elapsed", "Remaining")
-JOB_ROLE = Qt.ItemDataRole.UserRole + 1
+def _state(job: Job) -> str:
+    doing = job.stage_title if job.state == "running" else ""
+    return doing or STATE_WORDS[job.state]
 
 
-class JobTableModel(RowTableModel[Job]):
-    """The jobs of this window."""
+def _progress(job: Job) -> str:
+    if job.state == "running" and job.progress is not None:
+        return f"{job.progress:.0%}"
+    return job.message if job.over else ""
+
+
+JOB_COLUMNS: tuple[sortable_table.Column[Job], ...] = (
+    sortable_table.Column("Job", lambda job: job.title),
+    sortable_table.Column("State", _state),
+    sortable_table.Column("Progress", _progress),
+    sortable_table.Column("Elapsed", lambda job: duration(job.elapsed_s) if job.began is not None else ""),
+    sortable_table.Column("Remaining", lambda job: duration(job.remaining_s)),
+)
+
+
+class JobTableModel(FigureTableModel[Job]):
+    """The jobs of this window, newest first."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(TITLES, parent)
+        super().__init__(JOB_COLUMNS, lambda job: job.message or job.title, parent)
 
     def update_job(self, job: Job) -> None:
         """Update the row of a job."""
         for row, known in enumerate(self._rows):
             if known.id == job.id:
-                self._rows[row] = job
+                self._rows = (*self._rows[:row], job, *self._rows[row + 1 :])
                 self.dataChanged.emit(self.index(row, 0), self.index(row, len(Column) - 1))
                 return
         self.beginInsertRows(QModelIndex(), 0, 0)
-        self._rows.insert(0, job)
+        self._rows = (job, *self._rows)
+        self._arrange()
         self.endInsertRows()
         if len(self._rows) > KEPT:
             self.beginRemoveRows(QModelIndex(), KEPT, len(self._rows) - 1)
-            del self._rows[KEPT:]
+            self._rows = self._rows[:KEPT]
+            self._arrange()
             self.endRemoveRows()
 
     def tick(self) -> None:
@@ -64,32 +80,3 @@ class JobTableModel(RowTableModel[Job]):
             if job.state == "running":
                 first = self.index(row, Column.ELAPSED)
                 self.dataChanged.emit(first, self.index(row, Column.REMAINING))
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid():
-            return None
-        job = self._rows[index.row()]
-        if role == Qt.ItemDataRole.DisplayRole:
-            return _text(job, Column(index.column()))
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return literal(job.message or job.title)
-        if role == JOB_ROLE:
-            return job
-        return None
-
-
-def _text(job: Job, column: Column) -> str:
-    match column:
-        case Column.JOB:
-            return job.title
-        case Column.STATE:
-            doing = job.stage_title if job.state == "running" else ""
-            return doing or STATE_WORDS[job.state]
-        case Column.PROGRESS:
-            if job.state == "running" and job.progress is not None:
-                return f"{job.progress:.0%}"
-            return job.message if job.over else ""
-        case Column.ELAPSED:
-            return duration(job.elapsed_s) if job.began is not None else ""
-        case Column.REMAINING:
-            return duration(job.remaining_s)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from workbench.text import plural
+
+if TYPE_CHECKING:
+    from workbench.history.runs import Run
 
 DASH = "\u2013"
 _KIB = 1024
@@ -69,3 +73,12 @@ def cpu_line(operators: int, cycles: int) -> str:
     """Return the number of CPU operators and their roughly estimated cycles."""
     about = f", roughly {cycles:,} cycles more" if cycles else ""
     return f"{plural(operators, 'CPU operator')}{about} (not in the cycle estimate)"
+
+
+def accuracy_text(run: Run) -> str:
+    """Return the figure that runs are compared by, as text."""
+    if run.accuracy is None:
+        return DASH
+    if run.quality.metric is not None:
+        return f"{run.accuracy:.4g}"
+    return percent(run.accuracy) if run.quality.top1 is not None else decibel(run.accuracy)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from PySide6.QtCore import QObject, Qt
 
+from ui.shared import sortable_table
 from ui.shared.chip import AnyIndex
 from ui.shared.explanations import rule_words
-from ui.shared.labels import literal
-from ui.shared.row_table import RowTableModel
+from ui.shared.sortable_table import FigureTableModel
 from ui.state.session import StageView
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
@@ -21,6 +21,7 @@ from workbench.graph.labels import operator_name
 from workbench.pipeline.resolution import warnings
 from workbench.project import plugins
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.project.rules import Resolution
 from workbench.targets import target_of
 
@@ -69,8 +70,11 @@ def project_problems(
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
     checked = target.check(project.target, folder)
-    problems, warnings_of = boards.problems(project, folder), boards.warnings_of(project, folder)
-    own = plugins.problems(project, folder)
+    problems, warnings_of = (
+        boards.problems(OpenProject(project, folder)),
+        boards.warnings_of(OpenProject(project, folder)),
+    )
+    own = plugins.problems(OpenProject(project, folder))
     yield from (of_info(info, "Target", "error") for info in checked)
     yield from (of_info(info, "Board", "error") for info in problems)
     yield from (of_info(info, "Board", "warning") for info in warnings_of)
@@ -83,7 +87,7 @@ def project_problems(
         if reason := target.refusal(project.target, config, rule.kind):
             text = f"{rule_words(rule)}: {reason}"
             yield Problem("error", text, "", where, "Rules", code="rule-not-supported")
-    for info in warnings(project, folder, graph, resolution, prepared, rule_words):
+    for info in warnings(OpenProject(project, folder), graph, resolution, prepared, rule_words):
         yield of_info(info, _source(info.where), "warning")
 
 
@@ -130,57 +134,40 @@ class Column(IntEnum):
     SOURCE = 3
 
 
-TITLES = ("", "Problem", "Where", "From")
-PROBLEM_ROLE = Qt.ItemDataRole.UserRole + 1
 SEVERITY_WORDS = {"error": "Error", "warning": "Warning"}
 
 
-class ProblemListModel(RowTableModel[Problem]):
+def _place(problem: Problem) -> str:
+    where = problem.where
+    return "" if where is None else "rule" if where.kind == "rule" else str(where)
+
+
+def _describe(problem: Problem) -> str:
+    return "\n".join(part for part in (problem.message, problem.hint, problem.details) if part)
+
+
+PROBLEM_COLUMNS: tuple[sortable_table.Column[Problem], ...] = (
+    sortable_table.Column("", lambda problem: ""),
+    sortable_table.Column("Problem", lambda problem: f"{problem.message} {problem.hint}".strip()),
+    sortable_table.Column("Where", _place),
+    sortable_table.Column("From", lambda problem: problem.source),
+)
+
+
+class ProblemListModel(FigureTableModel[Problem]):
     """The problems, errors first."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(TITLES, parent)
+        super().__init__(PROBLEM_COLUMNS, _describe, parent)
 
     def set_problems(self, problems: Sequence[Problem]) -> None:
         """Set the problems."""
-        ordered = sorted(problems, key=lambda problem: problem.severity != "error")
-        if ordered == self._rows:
-            return
-        self.beginResetModel()
-        self._rows = ordered
-        self.endResetModel()
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """The problems, errors first."""
-        return tuple(self._rows)
+        ordered = tuple(sorted(problems, key=lambda problem: problem.severity != "error"))
+        if ordered != self.rows:
+            self.set_rows(ordered)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if not index.isValid():
-            return None
-        problem = self._rows[index.row()]
-        value: Any = None
-        match role:
-            case Qt.ItemDataRole.DisplayRole:
-                value = _text(problem, Column(index.column()))
-            case Qt.ItemDataRole.ToolTipRole:
-                parts = (problem.message, problem.hint, problem.details)
-                value = literal("\n".join(part for part in parts if part))
-            case Qt.ItemDataRole.AccessibleTextRole:
-                value = f"{SEVERITY_WORDS[problem.severity]}: {problem.message}"
-            case _ if role == PROBLEM_ROLE:
-                value = problem
-        return value
-
-
-def _text(problem: Problem, column: Column) -> str:
-    match column:
-        case Column.SEVERITY:
-            return ""
-        case Column.MESSAGE:
-            return f"{problem.message} {problem.hint}".strip()
-        case Column.PLACE:
-            where = problem.where
-            return "" if where is None else "rule" if where.kind == "rule" else str(where)
-        case Column.SOURCE:
-            return problem.source
+        if role == Qt.ItemDataRole.AccessibleTextRole and index.isValid():
+            problem = self._rows[index.row()]
+            return f"{SEVERITY_WORDS[problem.severity]}: {problem.message}"
+        return super().data(index, role)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ui.shared.range_data import RangeSeries, SampleView, TensorView
-from ui.shared.range_table import Arrays, Channels, RangeRow
+from ui.shared.range_rows import Arrays, Channels, RangeRow
 from ui.shared.theme import Theme
 
 if TYPE_CHECKING:

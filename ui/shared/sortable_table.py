@@ -45,6 +45,7 @@ class Role(IntEnum):
     VALUE = Qt.ItemDataRole.UserRole + 1
     SHARE = Qt.ItemDataRole.UserRole + 2
     GIVES_WAY = Qt.ItemDataRole.UserRole + 3
+    ROW = Qt.ItemDataRole.UserRole + 4
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ class FigureTableModel(QAbstractTableModel, Generic[Row]):
                 value = _value(column, row)
             case Role.SHARE if column.share is not None:
                 value = column.share(row)
+            case Role.ROW:
+                value = row
         return value
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:

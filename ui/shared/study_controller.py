@@ -16,6 +16,7 @@ from workbench.ids import StudyId
 from workbench.pipeline.cache import Cache
 from workbench.project.frozen import Frozen
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.protocol import Event, StageFailed, StudyProgress
 from workbench.studies import STUDIES_BY_ID
 from workbench.studies.documents import load_study, study_folder, study_key
@@ -93,7 +94,7 @@ class StudyController(QObject, Generic[Found]):
             self.is_current = False
             return
         try:
-            key = study_key(self._study, project, folder, self._cache, self.options, planned)
+            key = study_key(self._study, OpenProject(project, folder), self._cache, self.options, planned)
         except WorkbenchError:
             self.is_current = False
             return

@@ -13,6 +13,7 @@ from workbench.errors import WorkbenchError
 from workbench.ids import StageId
 from workbench.pipeline.plan import plan
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.protocol import Event, StageFailed
 from workbench.results import EvaluateResult, LowerResult, load_result
 from workbench.suggestions import Figures, Suggestion, candidates, enough_db, is_better, tried
@@ -94,7 +95,7 @@ class SuggestionTrials(QObject):
         """Return the figures of a project from the cache; None if it was not compiled."""
         cache: Cache = self._context.session.cache
         try:
-            planned = plan(project, self._context.document.folder, cache)
+            planned = plan(OpenProject(project, self._context.document.folder), cache)
             stages = [planned.of(stage) for stage in _STAGES]
             if any(stage.state != "cached" for stage in stages):
                 return None

@@ -16,6 +16,7 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.ids import StageId
 from workbench.pipeline.resolution import stale_ranges
 from workbench.pipeline.stages import STAGES_BY_ID
+from workbench.project.opened import OpenProject
 
 if TYPE_CHECKING:
     from workbench.results import PrepareResult
@@ -100,7 +101,7 @@ class Checker(QObject):
         if project is None or results is None:
             return
         try:
-            placement = fitting.of_results(project, self._context.document.folder, results)
+            placement = fitting.of_results(OpenProject(project, self._context.document.folder), results)
         except (OSError, WorkbenchError):
             return
         if placement is not None and not placement.fits:

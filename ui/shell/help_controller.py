@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QVBoxLayout, QWidget
 
-from ui.features.help.help_window import HelpWindow
+from ui.features.help_window import HelpWindow
 from ui.shared.labels import Label
 from ui.shared.panel import Panel, PanelContext
 from ui.shell.main_window import MainWindow

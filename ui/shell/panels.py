@@ -79,15 +79,13 @@ class PanelRow:
 
 
 PANELS: tuple[PanelRow, ...] = (
-    PanelRow("modules", "Modules", "left", "ui.features.modules.modules_panel:ModulesPanel"),
+    PanelRow("modules", "Modules", "left", "ui.features.modules_panel:ModulesPanel"),
     PanelRow("rules", "Rules", "left", "ui.features.rules.rules_panel:RulesPanel"),
     PanelRow("graph", "Graph", "model", "ui.features.graph.graph_panel:GraphPanel"),
     PanelRow("ranges", "Ranges", "accuracy", "ui.features.ranges.ranges_panel:RangesPanel", "calibrate"),
-    PanelRow(
-        "formats", "Formats", "accuracy", "ui.features.formats.formats_panel:FormatsPanel", on_request=True
-    ),
+    PanelRow("formats", "Formats", "accuracy", "ui.features.formats_panel:FormatsPanel", on_request=True),
     PanelRow("accuracy", "Accuracy", "accuracy", "ui.features.accuracy.accuracy_panel:AccuracyPanel"),
-    PanelRow("sample", "Sample", "accuracy", "ui.features.sample.sample_panel:SamplePanel"),
+    PanelRow("sample", "Sample", "accuracy", "ui.features.sample_panel:SamplePanel"),
     PanelRow("cost", "Cost", "performance", "ui.features.cost.cost_panel:CostPanel", "lower"),
     PanelRow(
         "timeline",
@@ -116,22 +114,20 @@ PANELS: tuple[PanelRow, ...] = (
     PanelRow(
         "simulator", "Simulator", "performance", "ui.features.simulator.simulator_panel:SimulatorPanel", "run"
     ),
-    PanelRow(
-        "sensitivity", "Sensitivity", "explore", "ui.features.sensitivity.sensitivity_panel:SensitivityPanel"
-    ),
-    PanelRow("search", "Search", "explore", "ui.features.search.search_panel:SearchPanel"),
+    PanelRow("sensitivity", "Sensitivity", "explore", "ui.features.sensitivity_panel:SensitivityPanel"),
+    PanelRow("search", "Search", "explore", "ui.features.search_panel:SearchPanel"),
     PanelRow(
         "weight_transforms",
         "Weight transforms",
         "explore",
-        "ui.features.weight_transforms.weight_transforms_panel:WeightTransformsPanel",
+        "ui.features.weight_transforms_panel:WeightTransformsPanel",
     ),
-    PanelRow("training", "Training", "explore", "ui.features.training.training_panel:TrainingPanel"),
+    PanelRow("training", "Training", "explore", "ui.features.training_panel:TrainingPanel"),
     PanelRow("runs", "Runs", "explore", "ui.features.runs.runs_panel:RunsPanel"),
     PanelRow(
         "deliverables", "Deliverables", "deliver", "ui.features.deliver.deliver_panel:DeliverPanel", "package"
     ),
-    PanelRow("inspector", "Inspector", "right", "ui.features.inspector.inspector_panel:InspectorPanel"),
+    PanelRow("inspector", "Inspector", "right", "ui.features.inspector_panel:InspectorPanel"),
     PanelRow(
         "suggestions",
         "Suggestions",
@@ -141,7 +137,7 @@ PANELS: tuple[PanelRow, ...] = (
     ),
     PanelRow("jobs", "Jobs", "bottom", "ui.features.jobs.jobs_panel:JobsPanel"),
     PanelRow("log", "Log", "bottom", "ui.features.jobs.log_panel:LogPanel"),
-    PanelRow("problems", "Problems", "bottom", "ui.features.problems.problems_panel:ProblemsPanel"),
+    PanelRow("problems", "Problems", "bottom", "ui.features.problems_panel:ProblemsPanel"),
     PanelRow("outcome", "Outcome", "outcome", "ui.features.outcome.outcome_panel:OutcomePanel"),
     PanelRow("pictures", "Pictures", "accuracy", "ui.features.pictures.pictures_panel:PicturesPanel"),
 )

@@ -10,7 +10,7 @@ from typing import Literal
 from PySide6.QtCore import QObject, QTimer, QUrl
 from PySide6.QtGui import QDesktopServices
 
-from ui.features.trust.trust_dialog import TrustDialog, question_text
+from ui.features.trust_dialog import TrustDialog, question_text
 from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
@@ -23,6 +23,7 @@ from workbench.ids import StageId, StudyId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
@@ -270,7 +271,7 @@ class DeliverablesController(QObject):
         if results is None or not project.board:
             return ""
         try:
-            fit = fitting.of_results(project, self._context.document.folder, results)
+            fit = fitting.of_results(OpenProject(project, self._context.document.folder), results)
         except (OSError, WorkbenchError):
             return ""
         return fitting.sentence(fit) if fit is not None and fit.absent else ""
@@ -321,7 +322,7 @@ class DeliverablesController(QObject):
 
     def overlays(self, target: Path) -> None:
         """Write the present graph and its figures for other programs."""
-        from workbench.api import OpenProject, overlays
+        from workbench.api import overlays
         from workbench.files import write_file
 
         document = self._context.document

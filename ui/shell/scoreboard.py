@@ -210,8 +210,7 @@ def run_name(run: Run | None) -> str:
 
 def run_words(run: Run) -> str:
     """Return a run with its figures in one line."""
-    from ui.shared.number_format import count
-    from ui.shared.run_table import accuracy_text
+    from ui.shared.number_format import accuracy_text, count
     from workbench.history.comparison import rules_line
 
     parts = [f"Run {run.number}", f"{run.accuracy_name} {accuracy_text(run)}"]

@@ -21,6 +21,7 @@ from workbench.deploy import boards
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.project.plugins import installed, items_of
 from workbench.targets import convert_rules, target_of
 from workbench.toolchains.registry import OWN_TITLE, title_of, tools_of
@@ -81,7 +82,7 @@ class TargetController(QObject):
         """Set the board, which sets device, system configuration, memory mode and limits."""
         what = f"Set board to {Path(board).stem}" if board else "Remove board"
         folder = self._document.folder
-        self._document.apply(what, lambda project: boards.put(project, board, folder))
+        self._document.apply(what, lambda project: boards.put(OpenProject(project, folder), board))
 
     def choose(self, choice: TargetChoice) -> None:
         """Set the target."""

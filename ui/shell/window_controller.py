@@ -67,7 +67,7 @@ class WindowController(QObject):
         count = self._context.problems.rowCount()
         text = "No problems" if not count else f"{count} problem{'s' if count > 1 else ''}"
         self._window.notes["problems"].setText(text)
-        errors = sum(p.severity == "error" for p in self._context.problems.problems)
+        errors = sum(p.severity == "error" for p in self._context.problems.rows)
         if errors > self._errors and self._window.docks["problems"].isHidden():
             self._window.reveal("problems")
         self._errors = errors

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from ui.state.runner import Runner
 from workbench.errors import TrustRequiredError, WorkbenchError
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import Event, JobFinished, StageFailed
 
@@ -65,7 +66,7 @@ class ExportCheck(QObject):
         project, folder = self._wanted
         self._tried = project
         try:
-            demand(project, folder, self._trust)
+            demand(OpenProject(project, folder), self._trust)
         except TrustRequiredError:
             self.told.emit(ASKS, None)
             return

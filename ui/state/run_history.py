@@ -18,6 +18,7 @@ from workbench.ids import StageId
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan, plan
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.protocol import Event, StageFinished
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class RunHistory(QThread):
             from workbench.history.runs import run_of
 
             for project in projects:
-                own = planned or plan(project, folder, self._cache)
+                own = planned or plan(OpenProject(project, folder), self._cache)
                 run = run_of(project, own, self._cache, origin)
                 if run is not None:
                     history.record(run)

@@ -26,6 +26,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import (
     Cancel,
@@ -261,7 +262,7 @@ class Runner(QObject):
     def is_allowed(self, project: Project, folder: Path) -> bool:
         """Return whether the code of a project may run without a question."""
         try:
-            demand(project, folder, self._trust)
+            demand(OpenProject(project, folder), self._trust)
         except WorkbenchError:
             return False
         return True
@@ -274,7 +275,7 @@ class Runner(QObject):
         Trust is asked for once, before anything runs. Returns the ids of the new jobs.
         """
         try:
-            code = demand(project, folder, self._trust).digest
+            code = demand(OpenProject(project, folder), self._trust).digest
         except TrustRequiredError as error:
             self.trust_asked.emit(error, lambda: self.run_until(project, folder, stages, done))
             return []
@@ -301,7 +302,7 @@ class Runner(QObject):
         Returns "" if trust must be asked for first.
         """
         try:
-            code = demand(project, folder, self._trust).digest
+            code = demand(OpenProject(project, folder), self._trust).digest
         except TrustRequiredError as error:
             self.trust_asked.emit(error, lambda: self.run_study(study, project, folder, options))
             return ""

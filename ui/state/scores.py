@@ -16,6 +16,7 @@ from ui.state.settings import Settings
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.targets import has_stage, target_of
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class Scores(QObject):
 
             limit: int | None = None
             try:
-                fit = fitting.of_results(project, self._document.folder, folder)
+                fit = fitting.of_results(OpenProject(project, self._document.folder), folder)
             except (OSError, WorkbenchError):
                 fit = None
             for filling in fit.fillings if fit else ():

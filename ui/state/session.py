@@ -24,6 +24,7 @@ from workbench.pipeline.keys import Digests
 from workbench.pipeline.plan import Plan, PlannedStage, plan
 from workbench.pipeline.stages import STAGES, STAGES_BY_ID
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.project.sources import missing
 from workbench.protocol import (
     EngineExit,
@@ -307,12 +308,12 @@ class Planner(QThread):
                 continue
             try:
                 with watching_digests(partial(self._on_digest, folder)):
-                    plan_now = plan(project, folder, self._cache, digests)
+                    plan_now = plan(OpenProject(project, folder), self._cache, digests)
             except Cancelled:
                 continue
             finally:
                 self.reading.emit("")
-            error = missing(project, folder)
+            error = missing(OpenProject(project, folder))
             infos = error.infos if isinstance(error, WorkbenchError) else ()
             self.planned.emit(Planned(project, folder, plan_now, infos))
 

@@ -23,7 +23,6 @@ from workbench.api.history import RunDifference, RunHistory, compare_runs, histo
 from workbench.api.jobs import JobFailedError, JobResult, run_job
 from workbench.api.projects import (
     CheckResult,
-    OpenProject,
     add_plugin,
     allowed_code,
     channel_layers,
@@ -100,6 +99,7 @@ from workbench.api.toolchains import (
 from workbench.deploy.simulators.discovery import BoardLink
 from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
 from workbench.history.outcomes import Outcome
+from workbench.project.opened import OpenProject
 from workbench.suggestions import Suggestion
 
 # The version of every JSON document that the command line prints. Keys may be added within a

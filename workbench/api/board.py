@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from workbench.api.history import record_run
-from workbench.api.html import table
 from workbench.deploy.firmware_files import file_stem
 from workbench.deploy.simulators import board
 from workbench.deploy.simulators.discovery import BoardLink, load_settings
 from workbench.errors import ErrorInfo, Place, failure
+from workbench.escaping import html_table
 from workbench.history.runs import Simulated, run_of
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
@@ -24,7 +24,7 @@ from workbench.results.simulation import SimulationReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from workbench.api.projects import OpenProject
+    from workbench.project.opened import OpenProject
 
 _Array = np.ndarray[Any, Any]
 
@@ -82,7 +82,7 @@ class BoardRun:
 
     def _repr_html_(self) -> str:
         rows = [(d.against, d.elements, d.equal, d.largest) for d in self.differences]
-        return table(self.report.exit_reason, ("against", "values", "equal", "largest"), rows)
+        return html_table(self.report.exit_reason, ("against", "values", "equal", "largest"), rows)
 
 
 def run_on_board(
@@ -117,7 +117,7 @@ def run_on_board(
             code="board-not-configured",
         )
     cache = Cache(default_root())
-    planned = plan(opened.project, opened.folder, cache)
+    planned = plan(opened, cache)
     folder = _deliverables(cache, planned.key("package"))
     stem = file_stem(opened.project.name)
     program = board.program_of(folder, stem, known, opened.project.target.id)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from workbench.analysis.gate import Limit, checked, limit_text
-from workbench.api.html import table
-from workbench.api.projects import OpenProject
 from workbench.api.projects import open as open_project
 from workbench.api.runs import RunResult
 from workbench.errors import Place, failure
+from workbench.escaping import html_table
 from workbench.history.comparison import Change, difference
 from workbench.history.outcomes import Outcome, outcome_changes, outcome_of, read_outcome
 from workbench.history.runs import Run, run_of
@@ -24,6 +23,7 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project.gate import FIGURES, condition_against
 from workbench.project.model import PROJECT_SUFFIX
+from workbench.project.opened import OpenProject
 from workbench.text import whole_number
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Comparison:
             for name, changes in self.parts.items()
             for change in changes
         ]
-        return table("Comparison", ("", "what", "before", "after"), rows)
+        return html_table("Comparison", ("", "what", "before", "after"), rows)
 
 
 def compare(before: Operand, after: Operand, *, fail_if: Sequence[str] = ()) -> Comparison:
@@ -260,7 +260,7 @@ def _of_history(file: Path, number: str) -> _Read:
 def _present(opened: OpenProject) -> _Read:
     """Return the run of a project's present settings: from the cache, else from its history."""
     cache = Cache(default_root())
-    planned = plan(opened.project, opened.folder, cache)
+    planned = plan(opened, cache)
     run = run_of(opened.project, planned, cache)
     kept = _kept(opened, {stage.id: stage.key for stage in planned.stages})
     if run is not None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.ranges import MethodRanges, needs_calibration, read_chosen
 from workbench.analysis.timeline import Timeline, timeline
-from workbench.api.projects import OpenProject, require_valid, saved_path
 from workbench.api.projects import plan as plan_of
+from workbench.api.projects import require_valid, saved_path
 from workbench.deploy import overlays as overlay
 from workbench.deploy.boards import placed_as
 from workbench.deploy.firmware_files import file_stem
@@ -19,6 +19,7 @@ from workbench.files import write_file
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import edits
+from workbench.project.opened import OpenProject
 from workbench.results import (
     GRAPH_FILE,
     IMPROVED_WEIGHTS,
@@ -115,7 +116,7 @@ def script(
     require_valid(opened)
     path = Path(file)
     if aot:
-        commands, text = give_command(opened.project, opened.folder, path)
+        commands, text = give_command(opened, path)
         return Script(text, commands)
     results = cache or Cache(default_root())
     planned = plan_of(opened, results)
@@ -135,14 +136,16 @@ def script(
     project, lowered = opened.project, planned.of("lower")
     if lowered.state == "cached":
         placement = load_result(LowerResult, results.folder(lowered.key)).placement
-        project = placed_as(project, opened.folder, placement)
+        project = placed_as(OpenProject(project, opened.folder), placement).project
     ranges = read_chosen(opened.project, results.folder(calibrated.key), MethodRanges())[0]
     improved = None
     if project.improves() and planned.of("prepare").state == "cached":
         improved = results.folder(planned.of("prepare").key) / IMPROVED_WEIGHTS
         beside = os.path.relpath(path.absolute().with_name(_improved_name(path)), opened.folder)
         project = edits.use_trained(project, Path(beside).as_posix())
-    text = script_text(project, opened.folder, path, ranges, branches=branches, weights=weights, form=form)
+    text = script_text(
+        OpenProject(project, opened.folder), path, ranges, branches=branches, weights=weights, form=form
+    )
     return Script(text, [f"python {path}"], copied_corrections(), improved)
 
 
@@ -266,6 +269,6 @@ def trace(opened: OpenProject, lowered: LowerResult, line: Timeline) -> bytes:
     Raises:
         WorkbenchError: The project's own .ini, which has the clock, is missing or invalid.
     """
-    choice = placed_as(opened.project, opened.folder, lowered.placement).target
+    choice = placed_as(opened, lowered.placement).project.target
     clock = clock_of(target_of(choice.id).complete(choice), opened.folder)
     return overlay.perfetto_trace(line, clock, opened.project.name)

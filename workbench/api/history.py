@@ -6,9 +6,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.api.html import table
-from workbench.api.projects import OpenProject, saved_path, update
+from workbench.api.projects import saved_path, update
 from workbench.errors import ErrorInfo
+from workbench.escaping import html_table
 from workbench.history.comparison import (
     Change,
     difference,
@@ -22,6 +22,7 @@ from workbench.history.runs import Run
 from workbench.history.store import History, history_path
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project.edits import restore_rules
+from workbench.project.opened import OpenProject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +48,7 @@ class RunHistory:
             (run.number, rules_line(run), run.quality.sqnr_db, run.cost and run.cost.cycles)
             for run in self.runs
         ]
-        return table("Runs", ("run", "rules", "SQNR [dB]", "cycles (estimated)"), rows)
+        return html_table("Runs", ("run", "rules", "SQNR [dB]", "cycles (estimated)"), rows)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class RunDifference:
             for change in changes
         ]
         head = ("part", "what", f"run {self.before.number}", f"run {self.after.number}")
-        return table("Differences", head, rows)
+        return html_table("Differences", head, rows)
 
 
 def history(opened: OpenProject) -> RunHistory:

@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.api.html import table
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, WorkbenchError, failure
+from workbench.escaping import html_table
 from workbench.pipeline import resolution
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import Plan
 from workbench.pipeline.plan import plan as plan_of
 from workbench.project import edits, store
-from workbench.project.model import DataSource, Evaluation, ModelSource, Project, Rule, TargetChoice
+from workbench.project.model import DataSource, Evaluation, ModelSource, Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.project.plugins import items_of
 from workbench.project.project_code import Code
 from workbench.project.sources import MODEL_SUFFIXES
@@ -27,36 +28,6 @@ if TYPE_CHECKING:
 
     from workbench.project.configs import Config, ImproverId, ImproverPresetId
     from workbench.results import ChannelLayer
-
-
-@dataclass(frozen=True)
-class OpenProject:
-    """A project, and the folder that its relative paths start from.
-
-    The value is frozen: every change returns a new one. Nothing is written before ``save``.
-
-    Attributes:
-        project: The project itself.
-        folder: Where relative paths of the project start.
-        path: The project file; None for a project that was never saved.
-    """
-
-    project: Project
-    folder: Path
-    path: Path | None = None
-
-    def edited(self, edit: Callable[[Project], Project]) -> OpenProject:
-        """Return the project after an edit (a function of ``workbench.project.edits``)."""
-        return replace(self, project=edit(self.project))
-
-    def _repr_html_(self) -> str:
-        rows = [(rule.id, rule.kind, rule.match, _config_text(rule)) for rule in self.project.rules]
-        title = f"{self.project.name} for {self.project.target.id}"
-        return table(title, ("rule", "kind", "match", "config"), rows)
-
-
-def _config_text(rule: Rule) -> str:
-    return rule.config if isinstance(rule.config, str) else type(rule.config).__name__
 
 
 def open(path: str | Path) -> OpenProject:  # noqa: A001 - as in PIL.Image.open and gzip.open
@@ -188,7 +159,7 @@ def set_board(opened: OpenProject, board: str, device: str = "") -> OpenProject:
     Raises:
         WorkbenchError: There is no such board, or it has no such device.
     """
-    return opened.edited(lambda project: boards.put(project, board, opened.folder, device))
+    return opened.edited(lambda project: boards.put(OpenProject(project, opened.folder), board, device))
 
 
 def set_improver(opened: OpenProject, improver: ImproverId, *, on: bool = True) -> OpenProject:
@@ -233,7 +204,7 @@ def clear_compression(opened: OpenProject) -> OpenProject:
 def channel_layers(opened: OpenProject, cache: Cache | None = None) -> tuple[ChannelLayer, ...]:
     """Return the convolutions and linears of the exported model; empty before it was exported."""
     results = cache or Cache(default_root())
-    exported = plan_of(opened.project, opened.folder, results).of("export")
+    exported = plan_of(opened, results).of("export")
     if exported.state != "cached":
         return ()
     return load_result(ExportResult, results.folder(exported.key)).layers
@@ -279,7 +250,7 @@ class CheckResult:
 
     def _repr_html_(self) -> str:
         rows = [(p.level, p.info.where or "", p.info.message, p.info.hint) for p in self.problems]
-        return table("Valid" if self.valid else "Invalid", ("level", "where", "", "hint"), rows)
+        return html_table("Valid" if self.valid else "Invalid", ("level", "where", "", "hint"), rows)
 
 
 def check(opened: OpenProject, cache: Cache | None = None) -> CheckResult:
@@ -304,7 +275,7 @@ def check_planned(opened: OpenProject, planned: Plan, cache: Cache) -> CheckResu
         prepared = resolution.prepared_result(planned, cache)
     except WorkbenchError:
         graph = prepared = None
-    problems = resolution.problems(opened.project, opened.folder, graph, prepared)
+    problems = resolution.problems(opened, graph, prepared)
     return CheckResult(tuple(problems), graph is not None)
 
 
@@ -320,8 +291,8 @@ def allowed_code(opened: OpenProject, *, trust: bool = False) -> Code:
         WorkbenchError: A file that the project names cannot be read, or the code is too large.
     """
     if trust:
-        return named_code(opened.project, opened.folder)
-    return demand(opened.project, opened.folder, TrustStore())
+        return named_code(opened)
+    return demand(opened, TrustStore())
 
 
 def require_valid(opened: OpenProject) -> None:
@@ -330,7 +301,7 @@ def require_valid(opened: OpenProject) -> None:
     Raises:
         WorkbenchError: The project has errors; all at once.
     """
-    problems = resolution.problems(opened.project, opened.folder, None)
+    problems = resolution.problems(opened, None)
     errors = [problem.info for problem in problems if problem.level == "error"]
     if errors:
         raise WorkbenchError(errors)
@@ -338,4 +309,4 @@ def require_valid(opened: OpenProject) -> None:
 
 def plan(opened: OpenProject, cache: Cache | None = None) -> Plan:
     """Return every stage with its key and state (cached, stale, blocked or unavailable)."""
-    return plan_of(opened.project, opened.folder, cache or Cache(default_root()))
+    return plan_of(opened, cache or Cache(default_root()))

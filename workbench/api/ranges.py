@@ -17,11 +17,12 @@ from workbench.analysis.ranges import (
     read_chosen,
     title_of,
 )
-from workbench.api.html import table
-from workbench.api.projects import OpenProject, plan
+from workbench.api.projects import plan
 from workbench.errors import Place, failure
+from workbench.escaping import html_table
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import edits
+from workbench.project.opened import OpenProject
 from workbench.project.rules import is_within
 from workbench.results import CalibrateResult, TensorRange, load_arrays, load_result
 
@@ -54,7 +55,7 @@ class Ranges:
             (title_of(row, by_id), row.dtype, f"{row.minimum:.6g}", f"{row.maximum:.6g}")
             for row in by_id.values()
         ]
-        return table("Calibrated ranges", ("tensor", "type", "min", "max"), rows)
+        return html_table("Calibrated ranges", ("tensor", "type", "min", "max"), rows)
 
 
 def ranges(opened: OpenProject, cache: Cache | None = None) -> Ranges:

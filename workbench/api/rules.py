@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.api.html import table
 from workbench.api.jobs import JobFailedError, run_job
-from workbench.api.projects import OpenProject, allowed_code
+from workbench.api.projects import allowed_code
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
+from workbench.escaping import html_table
 from workbench.pipeline import resolution
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.configs import PRESETS_BY_ID, Config, PluginRole
 from workbench.project.model import PLUGIN_KINDS, Rule, RuleKind
+from workbench.project.opened import OpenProject
 from workbench.project.plugins import offered
 from workbench.protocol import RunUntil
 from workbench.targets import target_of
@@ -50,7 +51,7 @@ class ResolvedRules:
             (path, self.types[path], effective.label, effective.rule or "none")
             for path, effective in self.resolution.modules.items()
         ]
-        return table("Resolved rules", ("module", "type", "config", "rule"), rows)
+        return html_table("Resolved rules", ("module", "type", "config", "rule"), rows)
 
 
 def rules(opened: OpenProject) -> Sequence[Rule]:
@@ -189,8 +190,8 @@ def resolve_rules(
         TrustRequiredError: The project names code that is not trusted.
     """
     results = cache or Cache(default_root())
-    project, folder = opened.project, opened.folder
-    planned = plan(project, folder, results)
+    project = opened.project
+    planned = plan(opened, results)
     graph = resolution.float_graph(planned, results)
     if graph is None:
         graph = _exported(opened, planned, results, trust, accelerate, on_event)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from workbench.analysis.answers import Answers, answers_of
 from workbench.api.history import record_run
-from workbench.api.html import table
 from workbench.api.jobs import JobResult, run_job
-from workbench.api.projects import OpenProject, allowed_code, check_planned, require_valid
+from workbench.api.projects import allowed_code, check_planned, require_valid
 from workbench.api.summary import Delivered, summary
 from workbench.deploy.delivery import deliver
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.escaping import html_table
 from workbench.history.outcomes import KEY, outcome_of
 from workbench.history.runs import Run, run_of
 from workbench.ids import StageId
@@ -22,6 +22,7 @@ from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.stages import stages_until
 from workbench.project.frozen import Frozen
 from workbench.project.gate import condition_of
+from workbench.project.opened import OpenProject
 from workbench.protocol import Event, RunUntil, StageFailed, StageFinished, StageSkipped
 from workbench.results import (
     ConvertResult,
@@ -148,7 +149,7 @@ class RunResult:
             (s.id, s.state, f"{s.elapsed_s:.2f} s", "; ".join(info.message for info in s.errors))
             for s in self.stages
         ]
-        return table(f"Run of {self.opened.project.name}", ("stage", "state", "time", ""), rows)
+        return html_table(f"Run of {self.opened.project.name}", ("stage", "state", "time", ""), rows)
 
 
 def run(
@@ -200,7 +201,7 @@ def run(
     if out is not None:
         _require_package(opened, last)
     results = cache or Cache(default_root())
-    planned = plan(opened.project, opened.folder, results)
+    planned = plan(opened, results)
     warnings = _Warnings(opened, planned, results, on_warning)
     warnings.look()
     stages = _cached_reports(planned, results, last, skip)

@@ -6,13 +6,14 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from workbench.api.html import table
-from workbench.api.projects import OpenProject, check
+from workbench.api.projects import check
 from workbench.deploy import boards
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.escaping import html_table
 from workbench.project import edits
 from workbench.project import settings as project_settings
 from workbench.project.model import DataSource, Preprocess, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.project.preprocessing import preprocess_of
 from workbench.project.settings import SWITCH_WORDS
 from workbench.project.sources import is_folder
@@ -67,7 +68,7 @@ class Settings:
 
     def _repr_html_(self) -> str:
         rows = [(row.key, row.value, row.takes) for row in self.rows]
-        return table("Settings", ("key", "value", "takes"), rows)
+        return html_table("Settings", ("key", "value", "takes"), rows)
 
 
 def settings(opened: OpenProject) -> Settings:
@@ -117,7 +118,7 @@ def set_settings(opened: OpenProject, values: Mapping[str, Any]) -> OpenProject:
     options = {k.removeprefix(_OPTIONS): v for k, v in values.items() if k.startswith(_OPTIONS)}
     project = project_settings.changed(before, plain)
     if {"target", "target.id", "board"} & set(plain):
-        project = _on_device(project, folder, plain)
+        project = _on_device(replace(opened, project=project), plain)
     if "toolchain" in plain:
         project = _in_toolchain(project)
     if options:
@@ -136,13 +137,14 @@ def _in_toolchain(project: Project) -> Project:
     return edits.set_toolchain(project, name, title_of(tools_of(name)) if name else "")
 
 
-def _on_device(project: Project, folder: Path, given: Mapping[str, Any]) -> Project:
+def _on_device(opened: OpenProject, given: Mapping[str, Any]) -> Project:
     """Return the project with the options of its new device, and its new board."""
+    project = opened.project
     target_of(project.target.id)
     named = "target" in given or "target.id" in given
     if "board" in given and project.board:
-        return boards.put(project, project.board, folder, project.target.id if named else "")
-    choice = target_of(project.target.id).complete(TargetChoice(id=project.target.id), folder)
+        return boards.put(opened, project.board, project.target.id if named else "")
+    choice = target_of(project.target.id).complete(TargetChoice(id=project.target.id), opened.folder)
     return edits.set_target(project, choice) if named else project
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from workbench.api.projects import OpenProject
+    from workbench.project.opened import OpenProject
     from workbench.results.simulation import SimulationReport
 
 __all__ = ["checked_row", "measured_row", "remember_program", "remember_run"]
@@ -50,7 +50,7 @@ def measured_row(
             code="board-not-set",
         )
     cache = Cache(default_root())
-    key = plan(opened.project, opened.folder, cache).key("lower")
+    key = plan(opened, cache).key("lower")
     if not key or not cache.has(key):
         raise failure(
             "The project has no compiled program for its present settings.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 from workbench.api.history import record_run
 from workbench.api.jobs import JobFailedError, run_job
-from workbench.api.projects import OpenProject, allowed_code
+from workbench.api.projects import allowed_code
 from workbench.errors import ErrorInfo, Place, TrustRequiredError
 from workbench.history.runs import run_of
 from workbench.ids import StudyId
@@ -14,6 +14,7 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.frozen import Frozen
+from workbench.project.opened import OpenProject
 from workbench.protocol import Event, LogLine, RunStudy
 from workbench.studies import sweep as sweeping
 from workbench.studies.documents import Blame, load_study, study_folder, study_key
@@ -84,25 +85,24 @@ def study(
         TrustRequiredError: The project names code that is not trusted, or the options a scheduler.
         Cancelled: The user pressed Ctrl-C. What was found is kept.
     """
-    project, folder = opened.project, opened.folder
     code = allowed_code(opened, trust=how.get("trust", False))
     cache = how.get("cache") or Cache(default_root())
     asked = dict(options or {})
     if asked.get("scheduler") and not how.get("trust", False):
         raise TrustRequiredError([_SCHEDULER_ASKED], code)
-    planned = plan(project, folder, cache)
+    planned = plan(opened, cache)
     command = RunStudy(
         job=name,
         study=name,
-        project=project,
-        folder=str(folder),
+        project=opened.project,
+        folder=str(opened.folder),
         options=asked,
         plan=planned,
         cache_root=str(cache.root),
         accelerate=how.get("accelerate", True),
         code=code.digest,
     )
-    key = study_key(name, project, folder, cache, asked, planned)
+    key = study_key(name, opened, cache, asked, planned)
     job = run_job(command, how.get("on_event"))
     result = load_study(kind, study_folder(cache, key)) if job.outcome == "done" else None
     if result is None:
@@ -122,7 +122,7 @@ def sensitivity(
     """
     cache = how.get("cache") or Cache(default_root())
     asked: dict[str, JsonValue] = {"samples": samples}
-    key = study_key("sensitivity", opened.project, opened.folder, cache, asked)
+    key = study_key("sensitivity", opened, cache, asked)
     kept = load_study(SensitivityResult, study_folder(cache, key))
     if kept is not None and kept.samples >= samples:
         return kept
@@ -181,8 +181,7 @@ def _record_candidates(opened: OpenProject, cache: Cache, asked: Mapping[str, Js
 
     Trained candidates are left out: their weights are not beside the project before one is applied.
     """
-    project, folder = opened.project, opened.folder
-    key = study_key("search", project, folder, cache, asked)
+    key = study_key("search", opened, cache, asked)
     result = load_study(SearchResult, study_folder(cache, key))
     if result is None or opened.path is None:
         return set()
@@ -190,8 +189,8 @@ def _record_candidates(opened: OpenProject, cache: Cache, asked: Mapping[str, Js
     for candidate in result.candidates:
         if candidate.weights:
             continue
-        chosen = with_candidate(project, result, candidate)
-        run = run_of(chosen, plan(chosen, folder, cache), cache, "search")
+        chosen = with_candidate(opened.project, result, candidate)
+        run = run_of(chosen, plan(OpenProject(chosen, opened.folder), cache), cache, "search")
         if problem := record_run(opened.path, run):
             problems.add(problem)
     return problems
@@ -225,7 +224,7 @@ def apply_candidate(
     if candidate.weights:
         results = cache or Cache(default_root())
         asked = axis_options(widths=widths, train=train, transforms=transforms)
-        key = study_key("search", opened.project, opened.folder, results, asked)
+        key = study_key("search", opened, results, asked)
         take_weights(candidate, study_folder(results, key), opened.folder)
     return opened.edited(lambda project: with_candidate(project, result, candidate))
 
@@ -319,7 +318,7 @@ def use_trained_weights(
     """
     asked = (options or TrainingOptions()).model_dump(mode="json")
     results = cache or Cache(default_root())
-    key = study_key("training", trained.project, trained.folder, results, asked)
+    key = study_key("training", trained, results, asked)
     weights = keep_weights(result, study_folder(results, key), trained.folder)
     function = trained.project.training_function
     return opened.edited(lambda project: edits.use_trained(edits.train_by(project, function), weights))

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeVar
 
-    from workbench.api.projects import OpenProject
     from workbench.api.studies import JobOptions
     from workbench.ids import StageId
+    from workbench.project.opened import OpenProject
     from workbench.suggestions import Spared, Suggestion
 
     _Result = TypeVar("_Result", bound=Frozen)
@@ -60,8 +60,8 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
     folders = result.folders
     if load_result(LowerResult, folders["lower"]).exported is not None:
         return ()
-    planned = plan(opened.project, opened.folder, cache)
-    fit = fitting.of_results(opened.project, opened.folder, folders["lower"])
+    planned = plan(opened, cache)
+    fit = fitting.of_results(opened, folders["lower"])
     spared, departs = _spared(opened, cache, planned), _departs(opened, cache, planned)
     offered = suggestions_of(opened.project, folders, fit, spared, departs=departs)
     until: StageId = "verify" if departs else "lower"
@@ -115,7 +115,7 @@ def _compiled(opened: OpenProject, how: JobOptions, until: StageId = "lower") ->
 
 def _spared(opened: OpenProject, cache: Cache, planned: Plan) -> tuple[Spared, ...]:
     """Return what the sensitivity study of this project measured so far."""
-    key = study_key("sensitivity", opened.project, opened.folder, cache, {}, planned)
+    key = study_key("sensitivity", opened, cache, {}, planned)
     study = load_study(SensitivityResult, study_folder(cache, key))
     return () if study is None else spared_by(study)
 

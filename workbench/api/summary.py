@@ -11,6 +11,7 @@ from workbench.api.documents import GainEntry, SourceEntry, SuggestionEntry
 from workbench.deploy import fitting
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.configs import IMPROVERS
+from workbench.project.opened import OpenProject
 from workbench.results import (
     GRAPH_FILE,
     RESULTS,
@@ -101,7 +102,7 @@ def summary(
     }
     document |= {name: rows for name, rows in changes.items() if rows}
     if "lower" in folders:
-        board = fitting.of_results(project, base, folders["lower"])
+        board = fitting.of_results(OpenProject(project, base), folders["lower"])
         if board is not None:
             document["board"] = fitting.document(board)
         document["lower"]["cycle_corrections"] = _cycle_corrections(folders["lower"])

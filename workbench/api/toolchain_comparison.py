@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from workbench.api.projects import OpenProject
     from workbench.api.runs import RunResult
     from workbench.api.studies import JobOptions
+    from workbench.project.opened import OpenProject
     from workbench.pte.program import Program
 
 # Figures that are the compiler's estimate, and no property of the program.

@@ -154,7 +154,7 @@ def check_toolchain(name: str) -> ToolchainCheck:
         WorkbenchError: There is none of this name, or it does not start.
     """
     python, variables = surroundings_of(name)
-    module = "workbench.engine.toolchain_patches"
+    module = "workbench.engine.selftest"
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         answer = Path(folder) / "report.json"
         command = interpreter.command(module, str(answer), python=python)

@@ -1,4 +1,4 @@
-"""The verbs of ``workbench``: one table of them, one file for each group."""
+"""The verbs of ``workbench``: one table of them, one file for each noun."""
 
 from __future__ import annotations
 
@@ -15,43 +15,21 @@ from typing import TYPE_CHECKING, NoReturn
 from workbench import logs
 from workbench.api import JobFailedError
 from workbench.cli import (
-    blame,
-    board,
+    arrays,
     boards,
-    compare,
-    completion,
-    compress,
-    decoders,
-    doctor,
-    etdump,
     firmware,
-    formats,
     fvp,
-    improve,
-    inspect,
-    matrix,
-    nnpa,
-    overlays,
-    placement,
-    plugins,
+    installation,
+    programs,
     project,
-    ranges,
-    report,
     rules,
     run,
     runs,
-    samples,
-    script,
     search,
-    sensitivity,
-    settings,
-    silicon,
     simulate,
-    suggest,
-    sweep,
-    toolchain,
-    train,
+    studies,
     trust,
+    weights,
 )
 from workbench.cli.output import (
     EXIT_CANCELLED,
@@ -74,15 +52,55 @@ from workbench.project import store
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# The verbs by task, in the order of the help.
+# What adds the verbs, by task, in the order of the help.
 GROUPS = (
-    ("Make and change a project", (project, settings, rules, ranges, samples, plugins, trust)),
-    ("Run it, and see what it came to", (run, suggest, runs, compare, report)),
-    ("Find a better one", (sensitivity, search, improve, compress, train, placement, blame, sweep, matrix)),
-    ("Look into programs, use other tools", (inspect, simulate, script, overlays, etdump, decoders)),
-    ("Boards, simulators and firmware", (boards, board, fvp, firmware, silicon)),
-    ("Arithmetic on arrays", (formats, nnpa)),
-    ("This installation", (doctor, toolchain, completion)),
+    (
+        "Make and change a project",
+        (
+            project.add_project_verbs,
+            project.add_settings,
+            rules.add_rules,
+            rules.add_ranges,
+            project.add_samples,
+            trust.add_plugins,
+            trust.add_trust,
+        ),
+    ),
+    (
+        "Run it, and see what it came to",
+        (run.add_run, runs.add_suggest, runs.add_runs, runs.add_compare, runs.add_report),
+    ),
+    (
+        "Find a better one",
+        (
+            studies.add_sensitivity,
+            search.add_search,
+            weights.add_improve,
+            weights.add_compress,
+            weights.add_train,
+            studies.add_placement,
+            studies.add_blame,
+            search.add_sweep,
+            studies.add_matrix,
+        ),
+    ),
+    (
+        "Look into programs, use other tools",
+        (
+            programs.add_inspect,
+            simulate.add_simulate,
+            programs.add_script,
+            programs.add_overlays,
+            programs.add_etdump,
+            programs.add_decoders,
+        ),
+    ),
+    (
+        "Boards, simulators and firmware",
+        (boards.add_boards, boards.add_board, fvp.add_fvp, firmware.add_firmware, boards.add_silicon),
+    ),
+    ("Arithmetic on arrays", (arrays.add_formats, arrays.add_nnpa)),
+    ("This installation", (installation.add_doctor, installation.add_toolchain, installation.add_completion)),
 )
 
 # Shown in the help instead of the path on this machine.
@@ -204,10 +222,10 @@ def parser() -> _Root:
     root.set_defaults(edits=False, root=root)
     verbs = root.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
     tasks = []
-    for title, modules in GROUPS:
+    for title, adders in GROUPS:
         known = len(verbs._choices_actions)  # noqa: SLF001 - the only place of the helps
-        for module in modules:
-            module.add(verbs)
+        for add in adders:
+            add(verbs)
         added = verbs._choices_actions[known:]  # noqa: SLF001
         tasks.append((title, tuple((row.dest, row.help or "") for row in added)))
     root.tasks, root.verbs = tuple(tasks), verbs.choices

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
     from workbench.deploy.emulation.findings import Proof
 
+
 _WORDS = {True: "held", False: "not held", None: "not checked"}
 
 
-def add(verbs: Any) -> None:
+def add_firmware(verbs: Any) -> None:
     """Add the verb with its actions."""
     verb = verbs.add_parser(
         "firmware",

@@ -54,10 +54,10 @@ def add_build(parts: Any) -> None:
     verb.add_argument("--out", type=Path, metavar="DIR", help="folder for the runner")
     verb.add_argument("--verbose", action="store_true", help="print the build log while building")
     add_json(verb)
-    verb.set_defaults(perform=_perform)
+    verb.set_defaults(perform=_fvp)
 
 
-def _perform(options: argparse.Namespace) -> int:
+def _fvp(options: argparse.Namespace) -> int:
     from workbench.deploy.simulators.discovery import adopt_runner, device_of, load_settings, runners_folder
     from workbench.deploy.simulators.runner_build import Build, Watching, build_runner, known_checkouts
 
@@ -149,7 +149,7 @@ def _print_measured(report: SimulationReport) -> None:
     print(f"Cycles       {mean:,.0f} NPU cycles per inference{spread}, {label}")
 
 
-def add(verbs: Any) -> None:
+def add_fvp(verbs: Any) -> None:
     """Add the verb with its actions."""
     verb = verbs.add_parser("fvp", help="run a program on an Arm simulator (FVP), build a runner")
     parts = verb.add_subparsers(dest="part", metavar="PART", required=True)

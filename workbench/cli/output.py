@@ -1,4 +1,4 @@
-"""Output of the command line: results on stdout, everything else on stderr."""
+"""What verbs print: results, problems, tables, progress of jobs; and options that verbs share."""
 
 from __future__ import annotations
 
@@ -15,10 +15,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from workbench import api
 from workbench.api import JSON_VERSION
 from workbench.errors import ErrorInfo
 from workbench.escaping import for_terminal, one_line
 from workbench.pipeline.cache import Cache, default_root
+from workbench.protocol import (
+    Event,
+    LogLine,
+    StageFailed,
+    StageFinished,
+    StageProgress,
+    StageSkipped,
+    StageStarted,
+    StudyProgress,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -260,3 +271,58 @@ def opened_cache(options: argparse.Namespace) -> Iterator[Cache]:
         return
     with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
         yield Cache(Path(folder))
+
+
+class ProgressPrinter:
+    """Prints the events of a job on stderr."""
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._progress = Progress()
+        self._verbose = verbose
+
+    def starting(self) -> None:
+        """Show that the engine starts, which takes seconds and sends no events."""
+        self._progress.line(f"{'engine':>12}  starting")
+
+    def warning(self, info: ErrorInfo) -> None:
+        """Print a warning of the project."""
+        self._progress.line(f"warning: {info}")
+
+    def output(self, line: str) -> None:
+        """Print a line of the toolchain, if the user asked for them."""
+        if self._verbose:
+            print(line, file=sys.stderr)
+
+    def event(self, event: Event) -> None:
+        """Print an event, if it says something for people."""
+        match event:
+            case StageStarted():
+                self._progress.update(event.stage, None, "")
+            case StageProgress():
+                self._progress.update(event.stage, event.fraction, event.message)
+            case StudyProgress():
+                share = event.done / event.total if event.total else None
+                self._progress.update(event.study, share, event.message)
+            case StageFinished():
+                state = "cached" if event.cached else "done"
+                self._progress.line(f"{event.stage:>12}  {state:<7} {event.elapsed_s:7.2f} s")
+            case StageSkipped():
+                self._progress.line(f"{event.stage:>12}  skipped  {event.reason}")
+            case StageFailed():
+                self._progress.line(f"{event.stage:>12}  failed  {event.elapsed_s:7.2f} s")
+            case LogLine() if event.level in {"warning", "error"} or self._verbose:
+                self._progress.line(f"{event.level}: {event.text}")
+            case _:
+                pass
+
+
+def job_options(options: argparse.Namespace, cache: Cache) -> api.JobOptions:
+    """Return how a study of a verb runs, with its progress on stderr."""
+    printer = ProgressPrinter()
+    printer.starting()
+    return {
+        "trust": options.trust,
+        "cache": cache,
+        "accelerate": not options.no_acceleration,
+        "on_event": printer.event,
+    }

@@ -1,16 +1,18 @@
-"""``rules``: show, change and resolve the rules."""
+"""Verbs on the precision of modules: ``rules`` and ``ranges``."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench import api
-from workbench.cli.jobs import ProgressPrinter
+from workbench.analysis.ranges import METHOD_TITLES, title_of
 from workbench.cli.output import (
     EXIT_DONE,
+    ProgressPrinter,
     add_engine,
     add_project,
     opened_cache,
@@ -25,6 +27,8 @@ from workbench.targets.formats.pass_args import toml_of
 
 if TYPE_CHECKING:
     import argparse
+
+    from workbench.project.configs import MethodScope
 
 
 def add_actions(actions: Any) -> None:
@@ -74,7 +78,7 @@ def _write(options: argparse.Namespace) -> int:
 _KINDS: dict[str, RuleKind] = {name.replace("_", "-"): name for name in RULE_CALLS}
 
 
-def add(verbs: Any) -> None:
+def add_rules(verbs: Any) -> None:
     """Add the verb and its actions."""
     verb = verbs.add_parser(
         "rules",
@@ -86,7 +90,7 @@ def add(verbs: Any) -> None:
         "--resolve", action="store_true", help="every module with its config and the deciding rule"
     )
     add_engine(verb)
-    verb.set_defaults(perform=_show)
+    verb.set_defaults(perform=_show_rules)
     actions = verb.add_subparsers(dest="action", metavar="ACTION")
     _add_actions(actions)
 
@@ -101,22 +105,22 @@ def _add_actions(actions: Any) -> None:
         help="name of a preset, a plug-in's config or quantizer, or a config as JSON",
     )
     new.add_argument("--position", type=int, help="position in the call order, 0 is the weakest")
-    new.set_defaults(perform=_add, edits=True)
+    new.set_defaults(perform=_add_rule, edits=True)
     gone = actions.add_parser("remove", help="remove a rule")
     gone.add_argument("rule", metavar="RULE")
-    gone.set_defaults(perform=_remove, edits=True)
+    gone.set_defaults(perform=_remove_rule, edits=True)
     move = actions.add_parser("move", help="move a rule in the call order")
     move.add_argument("rule", metavar="RULE")
     move.add_argument("--position", type=int, required=True, help="0 is the weakest")
-    move.set_defaults(perform=_move, edits=True)
+    move.set_defaults(perform=_move_rule, edits=True)
     for name, help_text in (("enable", "enable a rule"), ("disable", "disable a rule")):
         switch = actions.add_parser(name, help=help_text)
         switch.add_argument("rule", metavar="RULE")
-        switch.set_defaults(perform=_switch, edits=True)
+        switch.set_defaults(perform=_switch_rule, edits=True)
     add_actions(actions)
 
 
-def _show(options: argparse.Namespace) -> int:
+def _show_rules(options: argparse.Namespace) -> int:
     opened = api.open(options.project)
     if not options.resolve:
         return _print_rules(options, opened)
@@ -186,25 +190,162 @@ def _print_resolution(
     return EXIT_DONE
 
 
-def _add(options: argparse.Namespace) -> int:
+def _add_rule(options: argparse.Namespace) -> int:
     kind = _KINDS[options.kind]
     opened = api.open(options.project)
-    return _save(options, api.add_rule(opened, kind, options.match, options.config, options.position))
+    return _save_rules(options, api.add_rule(opened, kind, options.match, options.config, options.position))
 
 
-def _remove(options: argparse.Namespace) -> int:
-    return _save(options, api.remove_rule(api.open(options.project), options.rule))
+def _remove_rule(options: argparse.Namespace) -> int:
+    return _save_rules(options, api.remove_rule(api.open(options.project), options.rule))
 
 
-def _move(options: argparse.Namespace) -> int:
-    return _save(options, api.move_rule(api.open(options.project), options.rule, options.position))
+def _move_rule(options: argparse.Namespace) -> int:
+    return _save_rules(options, api.move_rule(api.open(options.project), options.rule, options.position))
 
 
-def _switch(options: argparse.Namespace) -> int:
+def _switch_rule(options: argparse.Namespace) -> int:
     enabled = options.action == "enable"
-    return _save(options, api.enable_rule(api.open(options.project), options.rule, enabled=enabled))
+    return _save_rules(options, api.enable_rule(api.open(options.project), options.rule, enabled=enabled))
 
 
-def _save(options: argparse.Namespace, opened: api.OpenProject) -> int:
+def _save_rules(options: argparse.Namespace, opened: api.OpenProject) -> int:
     """Write the project, and show its rules."""
     return _print_rules(options, api.save(opened))
+
+
+def add_ranges(verbs: Any) -> None:
+    """Add the verb and its actions."""
+    verb = verbs.add_parser(
+        "ranges",
+        help="show, compare and pin the ranges of tensors",
+        description="Without an action: list the calibrated and the pinned ranges.",
+    )
+    add_project(verb)
+    verb.set_defaults(perform=_show_ranges)
+    actions = verb.add_subparsers(dest="action", metavar="ACTION")
+    fix = actions.add_parser("set", help="pin the range of a tensor, without a new calibration")
+    fix.add_argument("tensor", metavar="TENSOR", help="the node that produces it")
+    fix.add_argument("minimum", metavar="MIN", type=float)
+    fix.add_argument("maximum", metavar="MAX", type=float)
+    fix.set_defaults(perform=_set_range, edits=True)
+    free = actions.add_parser("free", help="use the calibrated range again")
+    free.add_argument("tensors", metavar="TENSOR", nargs="*", help="remove all choices")
+    scope = free.add_mutually_exclusive_group()
+    scope.add_argument("--module", help="remove the method of a module")
+    scope.add_argument("--all", action="store_true", help="remove the method for all activations")
+    free.set_defaults(perform=_free_range, edits=True)
+    _add_comparing(actions)
+    for name, words in (("drop", "exclude samples from calibration"), ("restore", "include samples again")):
+        samples = actions.add_parser(name, help=words)
+        samples.add_argument("samples", metavar="SAMPLE", type=int, nargs="+")
+        samples.set_defaults(perform=_choose_samples, edits=True)
+
+
+def _add_comparing(actions: Any) -> None:
+    compare = actions.add_parser("compare", help="show the predicted result of each method")
+    compare.add_argument("tensor", metavar="TENSOR")
+    compare.set_defaults(perform=_compare_ranges)
+    choose = actions.add_parser("choose", help="set the method that computes ranges")
+    choose.add_argument("--method", required=True, choices=METHOD_TITLES)
+    scope = choose.add_mutually_exclusive_group(required=True)
+    scope.add_argument("--tensor", help="one tensor")
+    scope.add_argument("--module", help="all tensors of a module and its children")
+    scope.add_argument("--all", action="store_true", help="all activations")
+    choose.set_defaults(perform=_choose_ranges, edits=True)
+
+
+def _show_ranges(options: argparse.Namespace) -> int:
+    return _print_ranges(options, api.open(options.project))
+
+
+def _print_ranges(options: argparse.Namespace, opened: api.OpenProject) -> int:
+    project, ranges = opened.project, api.ranges(opened)
+    rows = ranges.tensors or ()
+    if options.json:
+        print_json({
+            "project": project.name,
+            "calibrated": ranges.tensors is not None,
+            "fixed": [fixed.model_dump(mode="json") for fixed in project.ranges],
+            "methods": [method.model_dump(mode="json") for method in project.range_methods],
+            "chosen": {tensor: list(ends) for tensor, ends in ranges.chosen.items()},
+            "tensors": [row.model_dump(mode="json") for row in rows],
+        })  # fmt: skip
+        return EXIT_DONE
+    ends = project.fixed_ranges()
+    ends |= {
+        row.node: ranges.chosen.get(row.node, (row.minimum, row.maximum))
+        for row in rows if row.node in ranges.methods
+    }  # fmt: skip
+    texts = {
+        node: f"{low:.6g} to {high:.6g}" + (f" ({ranges.methods[node]})" if node in ranges.methods else "")
+        for node, (low, high) in ends.items()
+    }
+    by_id = {row.id: row for row in rows}
+    table: list[tuple[str, ...]] = [
+        (title_of(r, by_id), r.kind, r.dtype,
+         f"{r.minimum:.6g}", f"{r.maximum:.6g}", f"{r.scale:.6g}",
+         texts.pop(r.node, "") if r.kind == "activation" else "", r.problem)
+        for r in rows
+    ]  # fmt: skip
+    table += [(tensor, "", "", "", "", "", text, "") for tensor, text in texts.items()]
+    print_table(("tensor", "kind", "type", "min", "max", "step", "chosen", ""), table)
+    for method in project.range_methods:
+        print(f"{METHOD_TITLES[method.method]} for {method.place}")
+    return EXIT_DONE
+
+
+def _compare_ranges(options: argparse.Namespace) -> int:
+    opened = api.open(options.project)
+    choices = api.compare_methods(opened, options.tensor)
+    if options.json:
+        print_json(
+            {
+                "project": opened.project.name,
+                "tensor": options.tensor,
+                "choices": [asdict(choice) for choice in choices],
+            }
+        )
+        return EXIT_DONE
+    table = (
+        (
+            c.method,
+            f"{c.minimum:.6g}",
+            f"{c.maximum:.6g}",
+            f"{c.grid.scale:.6g}",
+            f"{100 * c.clipped:.3g} %",
+            "" if c.sqnr_db is None else f"{c.sqnr_db:.2f} dB",
+        )
+        for c in choices
+    )
+    print_table(("method", "min", "max", "step", "clipped", "SQNR, predicted"), table)
+    return EXIT_DONE
+
+
+def _choose_ranges(options: argparse.Namespace) -> int:
+    scope: MethodScope = "all" if options.all else "tensor" if options.tensor else "module"
+    match = options.tensor or options.module or ""
+    return _save_ranges(options, api.choose_method(api.open(options.project), scope, match, options.method))
+
+
+def _set_range(options: argparse.Namespace) -> int:
+    opened = api.open(options.project)
+    return _save_ranges(options, api.pin_range(opened, options.tensor, options.minimum, options.maximum))
+
+
+def _free_range(options: argparse.Namespace) -> int:
+    opened = api.open(options.project)
+    if options.tensors or not (options.all or options.module):
+        return _save_ranges(options, api.unpin_ranges(opened, options.tensors or None))
+    scope: MethodScope = "all" if options.all else "module"
+    return _save_ranges(options, api.reset_method(opened, scope, options.module or ""))
+
+
+def _choose_samples(options: argparse.Namespace) -> int:
+    edit = api.exclude_samples if options.action == "drop" else api.include_samples
+    return _save_ranges(options, edit(api.open(options.project), options.samples))
+
+
+def _save_ranges(options: argparse.Namespace, opened: api.OpenProject) -> int:
+    """Write the project, and show its ranges."""
+    return _print_ranges(options, api.save(opened))

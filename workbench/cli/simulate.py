@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from workbench.cli.arrays import read_jobs
 from workbench.cli.output import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -20,7 +21,6 @@ from workbench.cli.output import (
     print_json,
     print_table,
 )
-from workbench.cli.question import read_jobs
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import write_file
 from workbench.npu.inputs import SEED, drawn_inputs, read_samples
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from workbench.npu.cpu import CpuOperators
     from workbench.npu.program import Program, Result
     from workbench.npu.state import Options
+
 
 _Array = npt.NDArray[Any]
 
@@ -51,7 +52,7 @@ _SHOWN = (
 )
 
 
-def add(verbs: Any) -> None:
+def add_simulate(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "simulate",
@@ -89,7 +90,7 @@ def add(verbs: Any) -> None:
         help='a list of {"file", "inputs", "out", "reference"}, done in one process',
     )
     add_json(verb)
-    verb.set_defaults(perform=_perform)
+    verb.set_defaults(perform=_simulate)
 
 
 def _add_samples(verb: argparse.ArgumentParser) -> None:
@@ -114,7 +115,7 @@ def _add_samples(verb: argparse.ArgumentParser) -> None:
     )
 
 
-def _perform(options: argparse.Namespace) -> int:
+def _simulate(options: argparse.Namespace) -> int:
     from threadpoolctl import threadpool_limits
 
     from workbench.npu.operator_process import CpuOperatorProcess

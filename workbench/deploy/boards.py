@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +17,7 @@ from workbench.project import edits
 from workbench.project.board_files import board_file, listed
 from workbench.project.frozen import Finite
 from workbench.project.model import Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import clock_of, memory_use
 from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
@@ -257,37 +259,40 @@ def _words(board: Board) -> str:
     return ", ".join(f"{memory.name} ({memory.kind})" for memory in board.memory)
 
 
-def put(project: Project, name: str, folder: Path, device: str = "") -> Project:
+def put(opened: OpenProject, name: str, device: str = "") -> Project:
     """Return the project with another board, its target and limits; "" removes the board.
 
     Raises:
         WorkbenchError: the board does not exist, or cannot be used.
     """
+    project = opened.project
     if not name:
         return edits.set_board(project, "", project.target)
-    board = load(name, folder)
-    return edits.set_board(project, name, choice_for(name, board, folder, project.target, device))
+    board = load(name, opened.folder)
+    return edits.set_board(project, name, choice_for(name, board, opened.folder, project.target, device))
 
 
-def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
+def problems(opened: OpenProject) -> Iterator[ErrorInfo]:
     """Yield the problems of the project's board, and of the target on it."""
     try:
-        placement = placed(project, folder)
+        placement = placed(opened)
         if placement is not None:
-            yield from lacking(*placement, folder)
+            yield from lacking(*placement, opened.folder)
     except WorkbenchError as error:
         yield from error.infos
 
 
-def warnings_of(project: Project, folder: Path) -> Iterator[ErrorInfo]:
+def warnings_of(opened: OpenProject) -> Iterator[ErrorInfo]:
     """Yield the differences between the target and the project's board."""
     try:
-        placement = placed(project, folder)
-        sentences = known_differences(*placement, folder) if placement is not None else []
+        placement = placed(opened)
+        sentences = known_differences(*placement, opened.folder) if placement is not None else []
     except WorkbenchError:
         return
     where = Place(kind="option", id="target.id")
-    if placement is not None and (differs := runtime_difference(placement[0], _executorch_of(project))):
+    if placement is not None and (
+        differs := runtime_difference(placement[0], _executorch_of(opened.project))
+    ):
         yield ErrorInfo(
             message=differs,
             hint="Update the SDK's ExecuTorch, or make the program with that release. See the "
@@ -332,7 +337,7 @@ def _release(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def placed(project: Project, folder: Path) -> tuple[Board, TargetChoice] | None:
+def placed(opened: OpenProject) -> tuple[Board, TargetChoice] | None:
     """Return the project's board with the complete target; None without a board.
 
     Also None if the target itself is invalid, which is reported elsewhere.
@@ -340,6 +345,7 @@ def placed(project: Project, folder: Path) -> tuple[Board, TargetChoice] | None:
     Raises:
         WorkbenchError: the board does not exist, or its file is invalid.
     """
+    project, folder = opened.project, opened.folder
     if not project.board:
         return None
     board = load(project.board, folder)
@@ -393,7 +399,7 @@ def why_not_on(board: Board, choice: TargetChoice, sram_bytes: int) -> str:
     return ""
 
 
-def candidates(project: Project, folder: Path) -> list[tuple[str, Project]]:
+def candidates(opened: OpenProject) -> list[tuple[str, Project]]:
     """Return the placements to compile for, by name, in order: the project's and those after it.
 
     Empty without a board, or if its file does not describe the project's choice.
@@ -401,7 +407,8 @@ def candidates(project: Project, folder: Path) -> list[tuple[str, Project]]:
     Raises:
         WorkbenchError: the board's file or an own .ini is missing or invalid.
     """
-    placement = placed(project, folder)
+    project, folder = opened.project, opened.folder
+    placement = placed(opened)
     npu = placement[0].npu_of(project.target.id) if placement else None
     if placement is None or npu is None:
         return []
@@ -424,13 +431,13 @@ def candidates(project: Project, folder: Path) -> list[tuple[str, Project]]:
     return projects
 
 
-def undescribed(project: Project, folder: Path) -> str:
+def undescribed(opened: OpenProject) -> str:
     """Return why the project's choice has no time on its board; "" without a board.
 
     Raises:
         WorkbenchError: as for ``candidates``.
     """
-    placement = placed(project, folder)
+    placement = placed(opened)
     if placement is None:
         return ""
     board, choice = placement
@@ -441,10 +448,12 @@ def undescribed(project: Project, folder: Path) -> str:
     return f"No time: {system} with {mode} is no placement of {board.title}. {described}"
 
 
-def placed_as(project: Project, folder: Path, name: str) -> Project:
+def placed_as(opened: OpenProject, name: str) -> OpenProject:
     """Return the project for the placement that its program was compiled for; "" changes nothing.
 
     Raises:
         WorkbenchError: as for ``candidates``.
     """
-    return dict(candidates(project, folder)).get(name, project) if name else project
+    if not name:
+        return opened
+    return replace(opened, project=dict(candidates(opened)).get(name, opened.project))

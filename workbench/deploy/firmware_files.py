@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.deploy.boards import Board, known_differences, placed
 from workbench.deploy.fitting import Fit, of_program
 from workbench.escaping import in_cmake, in_comment, in_yaml
+from workbench.project.opened import OpenProject
 from workbench.pte.description import Memory, describe, memory
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import MemoryUse, memory_use
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from workbench.deploy.input_header import PictureInput
-    from workbench.project.model import Project, TargetChoice
+    from workbench.project.model import TargetChoice
     from workbench.results import ModelOutput
     from workbench.targets.ethos_u.devices import MemoryUse
 
@@ -59,21 +59,21 @@ class Facts:
         return " ".join(self.board.title.split()) if self.board else self.choice.id
 
 
-def gather(project: Project, folder: Path, program: bytes, weights: bytes | None) -> Facts:
+def gather(opened: OpenProject, program: bytes, weights: bytes | None) -> Facts:
     """Return the facts of a compiled program.
 
     Args:
-        project: Provides target and board.
-        folder: Base of its relative paths.
+        opened: The project.
         program: The .pte.
         weights: The .ptd, or None.
 
     Raises:
         WorkbenchError: the board or an own .ini is unreadable, or the bytes are not a program.
     """
+    project, folder = opened.project, opened.folder
     choice = target_of(project.target.id).complete(project.target, folder)
     seen = describe(program)
-    board = placed(project, folder)
+    board = placed(opened)
     return Facts(
         stem=file_stem(project.name),
         choice=choice,
@@ -86,7 +86,7 @@ def gather(project: Project, folder: Path, program: bytes, weights: bytes | None
         delegates=len(seen["delegates"]),
         kernels=tuple(seen["kernels"]),
         board=board[0] if board else None,
-        fit=of_program(project, folder, program, len(weights or b"")),
+        fit=of_program(opened, program, len(weights or b"")),
         known_differences=tuple(known_differences(*board, folder)) if board else (),
     )
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from workbench.deploy.placements import Placement
-    from workbench.project.model import Project, TargetChoice
+    from workbench.project.model import TargetChoice
+    from workbench.project.opened import OpenProject
     from workbench.pte.description import Memory as Needs
 
 
@@ -74,28 +75,27 @@ class Fit(Frozen):
         return tuple(f.name for f in self.fillings if f.demands and not f.confirmed)
 
 
-def of_results(project: Project, folder: Path, results: Path) -> Fit | None:
+def of_results(opened: OpenProject, results: Path) -> Fit | None:
     """Return how the program of a lower result fits the project's board.
 
     Raises:
         OSError: there is no program.
         WorkbenchError: as for ``of_program``.
     """
-    if not project.board:
+    if not opened.project.board:
         return None
     weights = results / WEIGHTS_FILE
     beside = weights.stat().st_size if weights.exists() else 0
     program = (results / PROGRAM_FILE).read_bytes()
     lowered = load_result(LowerResult, results)
-    return of_program(placed_as(project, folder, lowered.placement), folder, program, beside)
+    return of_program(placed_as(opened, lowered.placement), program, beside)
 
 
-def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) -> Fit | None:
+def of_program(opened: OpenProject, program: bytes, beside: int = 0) -> Fit | None:
     """Return how a program fits the project's board; None without a board.
 
     Args:
-        project: Provides board and target.
-        folder: Base of the project's relative paths.
+        opened: The project, with its board and target.
         program: The .pte.
         beside: Size of the separate weights file [bytes], 0 for none.
 
@@ -105,11 +105,11 @@ def of_program(project: Project, folder: Path, program: bytes, beside: int = 0) 
     # Imported late to keep the window's start fast.
     from workbench.pte.description import memory
 
-    placement = placed(project, folder)
+    placement = placed(opened)
     if placement is None:
         return None
     board, choice = placement
-    wanted = demands(choice, (len(program), beside), memory(program), folder)
+    wanted = demands(choice, (len(program), beside), memory(program), opened.folder)
     npu = board.npu_of(choice.id)
     filled = fit(board, _where_allowed(npu.placement_of(choice) if npu else None, wanted))
     return filled if npu else filled.model_copy(update={"absent": choice.id})

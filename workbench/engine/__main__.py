@@ -29,7 +29,7 @@ def serve(commands: int, events: int) -> None:
         # In a pipe Python would buffer the tools' output.
         sys.stdout.reconfigure(line_buffering=True)
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
-    from workbench.engine.toolchain_patches.imports import import_toolchain
+    from workbench.engine.runtime.imports import import_toolchain
 
     import_toolchain()
     import torch
@@ -46,7 +46,7 @@ def serve(commands: int, events: int) -> None:
     # The folder for temporary files is found by writing to it: before a disk is full.
     with contextlib.suppress(OSError):
         tempfile.gettempdir()
-    from workbench.engine.server import Server
+    from workbench.engine.jobs.server import Server
 
     Server(commands, events, started).serve()
     sys.stdout.flush()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from workbench.npu.cpu import Output
 
-_MODULE = "workbench.engine.cpu_operators"
+_MODULE = "workbench.engine.ethos_u.cpu_operators"
 
 
 def send(file: IO[bytes], document: dict[str, Any], arrays: Sequence[npt.NDArray[Any]]) -> None:

@@ -18,6 +18,7 @@ from workbench.project import edits, sources
 from workbench.project.board_files import board_file
 from workbench.project.configs import IMPROVERS
 from workbench.project.model import BUILT_IN_METRICS
+from workbench.project.opened import OpenProject
 from workbench.targets import target_of
 from workbench.toolchains.registry import tools_of
 
@@ -96,7 +97,7 @@ class Plan:
 
 def _model(reading: Reading) -> JsonValue:
     model = reading.project.model
-    named = dict(sources.references(reading.project, reading.folder))
+    named = dict(sources.references(OpenProject(reading.project, reading.folder)))
     used = {name: ref for name, ref in named.items() if name.startswith("model.")}
     read: dict[str, JsonValue] = {
         "shapes": [list(shape) for shape in model.input_shapes],
@@ -222,7 +223,7 @@ def _placements(reading: Reading) -> JsonValue:
     # Imported late to keep the window's start fast.
     from workbench.deploy.boards import candidates, load
 
-    names = [name for name, _ in candidates(reading.project, reading.folder)]
+    names = [name for name, _ in candidates(OpenProject(reading.project, reading.folder))]
     if not names:
         return {"board": reading.project.board, "placements": []}
     board = load(reading.project.board, reading.folder)
@@ -294,14 +295,14 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
 }
 
 
-def reading_of(project: Project, folder: Path, cache: Cache, name: str) -> JsonValue:
+def reading_of(opened: OpenProject, cache: Cache, name: str) -> JsonValue:
     """Return the inputs that determine a result of this part of the project.
 
     Raises:
         WorkbenchError: a referenced file is missing.
     """
     memory = Digests(cache.root / "digests.json")
-    return READERS[name](Reading(project, folder, memory))
+    return READERS[name](Reading(opened.project, opened.folder, memory))
 
 
 def stage_key(
@@ -326,17 +327,17 @@ def stage_key(
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def plan(project: Project, folder: Path, cache: Cache, digests: Digests | None = None) -> Plan:
-    """Return the plan for a project in ``folder``.
+def plan(opened: OpenProject, cache: Cache, digests: Digests | None = None) -> Plan:
+    """Return the plan for a project.
 
     Args:
-        project: The project.
-        folder: Base of the project's relative paths.
+        opened: The project.
         cache: Cache that is searched for results; read only.
         digests: Cached file digests; by default those stored next to the cache.
     """
+    project = opened.project
     memory = digests or Digests(cache.root / "digests.json")
-    reading = Reading(project, folder, memory)
+    reading = Reading(project, opened.folder, memory)
     offered = _offered(project)
     try:
         tools = tools_of(project.toolchain)

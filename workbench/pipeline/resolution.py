@@ -11,6 +11,7 @@ from workbench.project import plugins, sources
 from workbench.project.configs import QuantConfig
 from workbench.project.frozen import Frozen
 from workbench.project.model import PLUGIN_KINDS, name_of
+from workbench.project.opened import OpenProject
 from workbench.project.preprocessing import EXAMPLE
 from workbench.project.rules import (
     ModuleRef,
@@ -28,7 +29,6 @@ from workbench.toolchains import choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
 
     from workbench.pipeline.cache import Cache
     from workbench.pipeline.plan import Plan
@@ -92,26 +92,26 @@ def resolve_graph(
 
 
 def problems(
-    project: Project, folder: Path, graph: GraphSnapshot | None, prepared: PrepareResult | None = None
+    opened: OpenProject, graph: GraphSnapshot | None, prepared: PrepareResult | None = None
 ) -> list[Problem]:
     """Return all problems of a project, errors first.
 
     Args:
-        project: The project.
-        folder: Base of its relative paths.
+        opened: The project.
         graph: The exported graph; without it, rule matches are not checked.
         prepared: The quantizer's report; without it, pinned ranges are not checked.
     """
+    project = opened.project
     # A problem of several rules is reported once.
-    infos = {info.message: info for info in reversed(list(_errors(project, folder)))}
+    infos = {info.message: info for info in reversed(list(_errors(opened)))}
     if graph is not None:
         types = [module.type_name for module in graph.modules]
         infos |= {info.message: info for info in ambiguous_classes(project, types)}
     errors = [Problem(level="error", info=info) for info in reversed(infos.values())]
     resolution = None if graph is None else resolve_graph(project, graph, prepared)
-    known = warnings(project, folder, graph, resolution, prepared)
+    known = warnings(opened, graph, resolution, prepared)
     warned = [Problem(level="warning", info=info) for info in known]
-    warned += [Problem(level="warning", info=i) for i in boards.warnings_of(project, folder)]
+    warned += [Problem(level="warning", info=i) for i in boards.warnings_of(opened)]
     warned += [Problem(level="warning", info=info) for info in choice.warnings_of(project)]
     if graph is not None and prepared is not None:
         stale = stale_ranges(project, graph.nodes_by_id, prepared)
@@ -119,8 +119,9 @@ def problems(
     return errors + warned
 
 
-def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
-    missing = sources.missing(project, folder)
+def _errors(opened: OpenProject) -> Iterator[ErrorInfo]:
+    project = opened.project
+    missing = sources.missing(opened)
     if missing is not None:
         yield from missing.infos
     try:
@@ -128,10 +129,10 @@ def _errors(project: Project, folder: Path) -> Iterator[ErrorInfo]:
     except WorkbenchError as error:
         yield from error.infos
         return
-    yield from target.check(project.target, folder)
-    yield from boards.problems(project, folder)
+    yield from target.check(project.target, opened.folder)
+    yield from boards.problems(opened)
     yield from choice.problems(project)
-    yield from plugins.problems(project, folder)
+    yield from plugins.problems(opened)
     for rule in project.rules:
         if not rule.enabled:
             continue
@@ -154,8 +155,7 @@ def rule_name(rule: Rule) -> str:
 
 
 def warnings(
-    project: Project,
-    folder: Path,
+    opened: OpenProject,
     graph: GraphSnapshot | None,
     resolution: Resolution | None,
     prepared: PrepareResult | None = None,
@@ -164,13 +164,13 @@ def warnings(
     """Yield the warnings about a project, and the forecasts of its compiled program.
 
     Args:
-        project: The project.
-        folder: Base of its relative paths.
+        opened: The project.
         graph: The exported graph; without it, rule matches are not checked.
         resolution: What the rules decide for the graph.
         prepared: The quantizer's report; no forecasts are made for operators that it left in float.
         named: Gives the name of a rule in the messages.
     """
+    project = opened.project
     if project.calibration is None:
         yield ErrorInfo(
             message="No calibration data: ranges come from the example input only.",
@@ -182,7 +182,7 @@ def warnings(
         ("calibration", project.calibration),
         ("evaluation.data", project.evaluation.data),
     ):
-        if source and source.preprocess is None and sources.is_folder(source.spec, folder):
+        if source and source.preprocess is None and sources.is_folder(source.spec, opened.folder):
             yield ErrorInfo(
                 message=f"{source.spec} is a folder of pictures without preprocess.",
                 hint=f"Run: workbench preprocess PROJECT {EXAMPLE}",

@@ -8,7 +8,7 @@ A plug-in is a Python file, or an installed module that a package names as an en
     FINDERS = [FirstLayers]     # classes of ExecuTorch's ``NodeFinder``, made without arguments
     QUANTIZERS = [Rows]         # classes of torchao's ``Quantizer``, made without arguments
 
-The first line of their docstrings is their title. ``engine/plugins.py`` has the types and loads
+The first line of their docstrings is their title. ``engine/quantization/plugins.py`` has the types and loads
 them.
 """
 
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import MAX_SOURCE_BYTES, read_limited
 from workbench.project import sources
+from workbench.project.opened import OpenProject
 from workbench.text import parse_python
 
 if TYPE_CHECKING:
@@ -110,15 +111,15 @@ def offered(project: Project | None, folder: Path, role: PluginRole) -> list[Plu
     return items
 
 
-def problems(project: Project, folder: Path) -> Iterator[ErrorInfo]:
+def problems(opened: OpenProject) -> Iterator[ErrorInfo]:
     """Yield the problems of plug-ins and of rules that use them."""
-    for plugin in project.plugins:
+    for plugin in opened.project.plugins:
         try:
-            items_of(plugin, folder)
+            items_of(plugin, opened.folder)
         except WorkbenchError as error:
             yield from error.infos
-    for rule, role, reference in project.taken_from_plugins():
-        yield from _absent(role, reference, folder, Place(kind="rule", id=rule))
+    for rule, role, reference in opened.project.taken_from_plugins():
+        yield from _absent(role, reference, opened.folder, Place(kind="rule", id=rule))
 
 
 def _absent(role: PluginRole, reference: str, folder: Path, where: Place) -> Iterator[ErrorInfo]:

@@ -27,9 +27,9 @@ from workbench.files import file_digest, read_limited
 from workbench.installation import resources
 from workbench.project import pt2, sources
 from workbench.project.checkpoints import CONVERT_MODULE, form_of
+from workbench.project.opened import OpenProject
 
 if TYPE_CHECKING:
-    from workbench.project.model import Project
     from workbench.project.sources import Reference
 
 # The program's own samples and recipes; copies of them are asked for like any code.
@@ -116,10 +116,10 @@ class Code:
         return tuple(dict.fromkeys([*named, *below]))
 
 
-def code_used(project: Project, folder: Path) -> list[CodeUse]:
+def code_used(opened: OpenProject) -> list[CodeUse]:
     """Return all code that a run executes and that the user is asked about."""
     uses = []
-    for option, reference in sources.valid_references(project, folder):
+    for option, reference in sources.valid_references(opened):
         path = reference.path
         if path is not None and is_bundled(path):
             continue
@@ -139,17 +139,17 @@ def code_used(project: Project, folder: Path) -> list[CodeUse]:
     return uses
 
 
-def read_code(project: Project, folder: Path) -> Code:
+def read_code(opened: OpenProject) -> Code:
     """Return the code of a project whose paths are relative to ``folder``.
 
     Raises:
         WorkbenchError: the code that the project names and what it imports are too large.
     """
-    home = Path(os.path.abspath(folder))
+    home = Path(os.path.abspath(opened.folder))
     named: dict[Path, list[Path]] = {}
     digests: dict[str, str] = {}
     callables = set()
-    references = list(sources.valid_references(project, folder))
+    references = list(sources.valid_references(opened))
     for _, reference in references:
         root = _root_of(reference, home)
         if root is not None and reference.path is not None:
@@ -159,7 +159,7 @@ def read_code(project: Project, folder: Path) -> Code:
             if root is None:
                 digests[f"{reference.module}:{reference.attribute}"] = _package_digest(reference)
     read = {root: read_folder(root, files) for root, files in named.items()}
-    uses = code_used(project, folder)
+    uses = code_used(opened)
     options = {option for option, r in references if r.kind in {"program", "weights"}}
     for use in uses:
         if use.option in options:

@@ -19,6 +19,7 @@ from workbench.files import MAX_SOURCE_BYTES, MAX_TEXT_BYTES, read_limited
 from workbench.project.checkpoints import foreign, weight_files
 from workbench.project.model import BUILT_IN_METRICS
 from workbench.project.onnx_files import external_files
+from workbench.project.opened import OpenProject
 from workbench.text import parse_python
 
 if TYPE_CHECKING:
@@ -220,19 +221,19 @@ def data_references(data: DataSource, folder: Path, option: str) -> Iterator[tup
         yield name, parse()
 
 
-def references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]]:
+def references(opened: OpenProject) -> Iterator[tuple[str, Reference]]:
     """Yield every reference of the project with the name of its option.
 
     Raises:
         WorkbenchError: one is invalid.
     """
-    for option, parse in _parsers(project, folder):
+    for option, parse in _parsers(opened):
         yield option, parse()
 
 
-def valid_references(project: Project, folder: Path) -> Iterator[tuple[str, Reference]]:
+def valid_references(opened: OpenProject) -> Iterator[tuple[str, Reference]]:
     """Yield every reference of the project that is valid; nothing can be loaded by the others."""
-    for option, parse in _parsers(project, folder):
+    for option, parse in _parsers(opened):
         with contextlib.suppress(WorkbenchError):
             yield option, parse()
 
@@ -251,8 +252,9 @@ def _parsers_of_data(data: DataSource, folder: Path, option: str) -> Iterator[tu
         yield name, partial(tokenizer_reference, data.tokens.tokenizer, folder, name)
 
 
-def _parsers(project: Project, folder: Path) -> Iterator[tuple[str, _Parser]]:
+def _parsers(opened: OpenProject) -> Iterator[tuple[str, _Parser]]:
     """Yield the name of every option that refers to something, and what parses its reference."""
+    project, folder = opened.project, opened.folder
     model = project.model
     yield "model.spec", partial(model_reference, model.spec, folder)
     if model.inputs:
@@ -284,11 +286,11 @@ def _file_reference(kind: Literal["array", "weights"], name: str, folder: Path) 
     return Reference(kind, absolute(folder, name))
 
 
-def missing(project: Project, folder: Path) -> WorkbenchError | None:
+def missing(opened: OpenProject) -> WorkbenchError | None:
     """Return one error that lists everything the project names and the disk lacks."""
     infos: list[ErrorInfo] = []
     try:
-        for option, reference in references(project, folder):
+        for option, reference in references(opened):
             if reference.path is not None and not os.path.exists(reference.path):
                 infos.extend(
                     failure(

@@ -9,15 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place, TrustRequiredError, failure
 from workbench.files import locked, make_private_folder, read_limited, write_file
 from workbench.installation import config_folder
+from workbench.project.opened import OpenProject
 from workbench.project.project_code import Code, read_code
-
-if TYPE_CHECKING:
-    from workbench.project.model import Project
 
 _VERSION = 2
 _MAX_BYTES = 16 << 20
@@ -132,7 +129,7 @@ class TrustStore:
         return stat.S_ISREG(state.st_mode) and own
 
 
-def demand(project: Project, folder: Path, store: TrustStore) -> Code:
+def demand(opened: OpenProject, store: TrustStore) -> Code:
     """Return the project's code, which may run; the engine runs exactly this.
 
     Raises:
@@ -141,7 +138,7 @@ def demand(project: Project, folder: Path, store: TrustStore) -> Code:
         WorkbenchError: the code cannot be shown, because a file that the project names cannot be
             read, or because it is too large.
     """
-    code = named_code(project, folder)
+    code = named_code(opened)
     if store.allows(code):
         return code
     infos = [
@@ -156,13 +153,13 @@ def demand(project: Project, folder: Path, store: TrustStore) -> Code:
     raise TrustRequiredError([*infos, *unread_files(code)], code)
 
 
-def named_code(project: Project, folder: Path) -> Code:
+def named_code(opened: OpenProject) -> Code:
     """Return the project's code with every file that the project names.
 
     Raises:
         WorkbenchError: one of these files cannot be read, or the code is too large.
     """
-    code = read_code(project, folder)
+    code = read_code(opened)
     for read in code.folders:
         for name, reason in read.unread.items():
             if read.path / name in code.named:

@@ -11,6 +11,7 @@ from workbench.deploy.firmware_files import file_stem
 from workbench.errors import Place, failure
 from workbench.escaping import filled, in_python_docstring
 from workbench.project import sources
+from workbench.project.opened import OpenProject
 from workbench.script.model_and_data import (
     QUANTIZE,
     compression_part,
@@ -53,9 +54,8 @@ if TYPE_CHECKING:
 Form = Literal["plain", "recipe"]
 
 
-def script(  # noqa: PLR0913 - what was computed, and the form
-    project: Project,
-    folder: Path,
+def script(
+    opened: OpenProject,
     out: Path,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     *,
@@ -66,8 +66,7 @@ def script(  # noqa: PLR0913 - what was computed, and the form
     """Return the text of the script.
 
     Args:
-        project: The project.
-        folder: Base of the project's relative paths.
+        opened: The project.
         out: Folder of the script; its paths are relative to it.
         ranges: Minimum and maximum by node of each range that the project sets, including those
             of methods from the current calibration; by default the pinned ranges.
@@ -79,6 +78,7 @@ def script(  # noqa: PLR0913 - what was computed, and the form
         WorkbenchError: the target does not create a ``.pte``, the form cannot express the project,
             or the project has improvers instead of the weights that they gave.
     """
+    project = opened.project
     demand_arm(project)
     if form == "recipe":
         demand_recipe(project)
@@ -90,7 +90,7 @@ def script(  # noqa: PLR0913 - what was computed, and the form
             where,
             code="script-improvers",
         )
-    base = os.path.relpath(folder, out.absolute().parent)
+    base = os.path.relpath(opened.folder, out.absolute().parent)
     parts = [
         _head(project, base),
         *observers_part(project, has_ranges=bool(project.ranges or ranges)),
@@ -98,9 +98,9 @@ def script(  # noqa: PLR0913 - what was computed, and the form
         functional_writes_part(),
         *split_outputs_part(project),
         *onnx_part(project),
-        model_part(project, folder, branches=branches, taken=weights),
-        *_data_parts(project, folder),
-        *own_ini_part(project, folder),
+        model_part(opened, branches=branches, taken=weights),
+        *_data_parts(opened),
+        *own_ini_part(opened),
         corrections_part(project),
         *rewrites_part(project),
         *kept_off_part(project),
@@ -109,17 +109,21 @@ def script(  # noqa: PLR0913 - what was computed, and the form
         *cpu_kernels_part(project),
         *plugin_quantizer_part(project),
         *compression_part(project),
-        quantizer_part(project, folder),
+        quantizer_part(opened),
         _main(project, project.fixed_ranges() if ranges is None else ranges, form),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _data_parts(project: Project, folder: Path) -> list[str]:
+def _data_parts(opened: OpenProject) -> list[str]:
+    project = opened.project
     source = project.calibration
     if source is None or not sources.reads_text(project):
-        return [data_part(project, folder)]
-    return [steps_part(source, folder, holds_out=project.evaluation.holds_out), *remembering_parts(source)]
+        return [data_part(opened)]
+    return [
+        steps_part(source, opened.folder, holds_out=project.evaluation.holds_out),
+        *remembering_parts(source),
+    ]
 
 
 def demand_arm(project: Project) -> None:

@@ -21,6 +21,7 @@ from workbench.files import write_file
 from workbench.project import edits
 from workbench.project.configs import A8W8
 from workbench.project.model import DataSource, ModelSource, Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.project.store import save
 from workbench.script import demand_arm
 from workbench.script.model_and_data import data_part, model_part
@@ -305,17 +306,17 @@ if __name__ == "__main__":
 """
 
 
-def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], str]:
+def give_command(opened: OpenProject, out: Path) -> tuple[list[str], str]:
     """Return the ``aot_arm_compiler`` commands that compile a project, and a Python file.
 
     Args:
-        project: The project.
-        folder: Base of the project's relative paths.
+        opened: The project.
         out: Path of the Python file that the commands refer to.
 
     Raises:
         WorkbenchError: there are no equivalent commands; lists every reason.
     """
+    project = opened.project
     demand_arm(project)
     reasons = list(_differences(project))
     if reasons:
@@ -342,11 +343,11 @@ def give_command(project: Project, folder: Path, out: Path) -> tuple[list[str], 
     if not project.model.strict_export:
         words.append("--non_strict_export")
     commands.append(shlex.join([*words, f"--output={file_stem(project.name)}.pte"]))
-    base = os.path.relpath(folder, out.absolute().parent)
+    base = os.path.relpath(opened.folder, out.absolute().parent)
     parts = [
         _HEAD.format(name=in_python_docstring(project.name), base=base),
-        model_part(project, folder, branches=False),
-        data_part(project, folder),
+        model_part(opened, branches=False),
+        data_part(opened),
         _TAIL.format(samples=samples),
     ]
     return commands, "\n\n".join(part.strip("\n") for part in parts) + "\n"

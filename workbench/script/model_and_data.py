@@ -11,6 +11,7 @@ from workbench.escaping import filled
 from workbench.project import sources
 from workbench.project.checkpoints import form_of, weight_files
 from workbench.project.model import Tokenization
+from workbench.project.opened import OpenProject
 from workbench.project.sources import absolute
 from workbench.results import WRAPPERS, WeightsTaken
 
@@ -158,7 +159,7 @@ _FROM_ONNX = """\
     model = convert(graph, inputs)
     model.eval().requires_grad_(False)
 """
-_ONNX_IMPORT = Path(__file__).parents[1] / "engine" / "onnx_import"
+_ONNX_IMPORT = Path(__file__).parents[1] / "engine" / "loading" / "onnx_import"
 _CONVERTERS = ("calls", "layers", "operators", "shapes", "conversion")
 
 
@@ -188,26 +189,26 @@ def _onnx_lines(model: ModelSource) -> list[str]:
     return lines if is_given else ["    inputs = None", *lines]
 
 
-def model_part(project: Project, folder: Path, *, branches: bool, taken: WeightsTaken | None = None) -> str:
+def model_part(opened: OpenProject, *, branches: bool, taken: WeightsTaken | None = None) -> str:
     """Return the functions that load the model and its example inputs.
 
     With ``branches``, module rules also apply inside branches. ``taken`` says where the weights
     were found in their file.
     """
-    model = project.model
+    model = opened.project.model
     body = []
     if model.spec.endswith(".pt2"):
         body.append(f"    program = torch.export.load(str(HERE / {model.spec!r}))")
         body += _FROZEN
         body.append("    inputs = program.example_inputs[0]")
     elif not model.spec.endswith(sources.ONNX_SUFFIX):
-        maker = load_callable(model.spec, folder, "model.spec")
+        maker = load_callable(model.spec, opened.folder, "model.spec")
         body.append("    # Random weights are those that the workbench had.")
         body += ["    random.seed(0)", "    np.random.seed(0)", "    torch.manual_seed(0)"]
         body.append(f"    made = {maker}()")
         body.append("    model, inputs = made if isinstance(made, tuple) else (made, None)")
         if model.weights:
-            body += _weights(model.weights, folder, taken)
+            body += _weights(model.weights, opened.folder, taken)
         # Tensors that are left in float say in the file whether they need a gradient.
         body.append("    model.eval().requires_grad_(False)")
     if model.inputs:
@@ -222,7 +223,7 @@ def model_part(project: Project, folder: Path, *, branches: bool, taken: Weights
     if not model.spec.endswith(".pt2"):
         body.append("    with torch.no_grad():")
         body.append(f"        program = torch.export.export(model, inputs, strict={model.strict_export})")
-    named, kinds = "", {kind for kind, _, _ in project.quantizer_calls()}
+    named, kinds = "", {kind for kind, _, _ in opened.project.quantizer_calls()}
     if branches and kinds & {"module_name", "module_type"}:
         text = _BRANCH_MODULES.read_text()
         named = "\n" + text[text.index("from collections") :]
@@ -246,14 +247,14 @@ _HELD_OUT = (
 )
 
 
-def data_part(project: Project, folder: Path) -> str:
+def data_part(opened: OpenProject) -> str:
     """Return the function that yields calibration samples."""
-    source = project.calibration
+    source = opened.project.calibration
     if source is None:
         return "def samples(inputs):\n    yield inputs"
-    holds_out = project.evaluation.holds_out
+    holds_out = opened.project.evaluation.holds_out
     lines = [*(_HELD_OUT if holds_out else ()), f"def {_NAMES[holds_out]}(inputs):"]
-    lines += _raw_samples(source, folder)
+    lines += _raw_samples(source, opened.folder)
     limited = source.limit is not None
     lines += [
         "    given = 0",

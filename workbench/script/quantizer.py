@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.escaping import filled
 from workbench.project.configs import PluginConfig, QuantConfig, integers_of
+from workbench.project.opened import OpenProject
 from workbench.script.model_and_data import load_callable
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER, wanted_corrections
@@ -35,8 +36,7 @@ _OUT_VARIANTS = _ETHOS_U / "out_variants.py"
 # The folder beside a script that has a copy of the corrections.
 _COPIED = "ethos_u_corrections"
 _REWRITES = tuple(
-    Path(__file__).parents[1] / "engine" / "rewrites" / f"{name}.py"
-    for name in ("quantized_calls", "strides", "tails", "norms")
+    _ETHOS_U / "rewrites" / f"{name}.py" for name in ("quantized_calls", "strides", "tails", "norms")
 )
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
 _FROM_CORRECTIONS = "from workbench.engine.ethos_u.corrections."
@@ -45,7 +45,7 @@ _DONT_SUPPORT = """from collections.abc import Sequence
 
 from executorch.exir.backend.operator_support import DontSupportBase"""
 _PLUGIN_QUANTIZER = Path(__file__).parents[1] / "engine" / "quantization" / "plugin_quantizer.py"
-_OBSERVERS = Path(__file__).parents[1] / "engine" / "quantization" / "observers.py"
+_OBSERVERS = Path(__file__).parents[1] / "engine" / "fx" / "observers.py"
 _FACTORIES = {
     ("int8", 8): "get_symmetric_quantization_config",
     ("int16", 8): "get_symmetric_a16w8_quantization_config",
@@ -133,16 +133,17 @@ def own_ini_at_hand():
 """
 
 
-def own_ini_part(project: Project, folder: Path) -> list[str]:
+def own_ini_part(opened: OpenProject) -> list[str]:
     """Return the code that writes the project's own Vela .ini, if it has one.
 
     Raises:
         WorkbenchError: it is missing or invalid.
     """
-    ini = ini_of(project.target, folder)
+    project = opened.project
+    ini = ini_of(project.target, opened.folder)
     if ini is None:
         return []
-    choice = target_of(project.target.id).complete(project.target, folder)
+    choice = target_of(project.target.id).complete(project.target, opened.folder)
     text = text_for_vela(ini, str(choice.options["system_config"]), choice.id)
     return [filled(_AT_HAND, {"text": repr(text), "name": repr(OWN_INI)})]
 
@@ -238,8 +239,9 @@ _ENUMS = {
 }
 
 
-def quantizer_part(project: Project, folder: Path) -> str:
+def quantizer_part(opened: OpenProject) -> str:
     """Return the functions that create the compile spec and the quantizer."""
+    project = opened.project
     complete = target_of(project.target.id).complete(project.target)
     options: dict[str, Any] = dict(complete.options)
     flags = vela_flags(options)
@@ -270,7 +272,7 @@ def quantizer_part(project: Project, folder: Path) -> str:
         "    made = CorrectingQuantizer(compile_spec())",
         "    made.corrections = CORRECTIONS",
         f"    made.rewrites = {{{', '.join(faster)}}}",
-        *(f"    {_call(*call, folder)}" for call in project.quantizer_calls()),
+        *(f"    {_call(*call, opened.folder)}" for call in project.quantizer_calls()),
         "    return made",
     ]
     return "\n".join(lines)

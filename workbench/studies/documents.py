@@ -13,6 +13,7 @@ from workbench.ids import StudyId
 from workbench.pipeline.plan import Plan, plan, reading_of
 from workbench.project.frozen import Frozen
 from workbench.project.model import RuleKind
+from workbench.project.opened import OpenProject
 from workbench.studies import STUDIES_BY_ID
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from workbench.pipeline.cache import Cache
-    from workbench.project.model import Project
 
 
 DOCUMENT_FILE = "study.json"
@@ -32,8 +32,7 @@ Document = TypeVar("Document", bound=Frozen)
 
 def study_key(
     study_id: StudyId,
-    project: Project,
-    folder: Path,
+    opened: OpenProject,
     cache: Cache,
     options: Mapping[str, JsonValue],
     planned: Plan | None = None,
@@ -48,12 +47,12 @@ def study_key(
         WorkbenchError: a file of the project is missing.
     """
     study = STUDIES_BY_ID[study_id]
-    planned = planned or plan(project, folder, cache)
+    planned = planned or plan(opened, cache)
     content = {
         "study": study.id,
         "version": study.version,
         "after": planned.key(study.needs),
-        "reads": {name: reading_of(project, folder, cache, name) for name in study.reads},
+        "reads": {name: reading_of(opened, cache, name) for name in study.reads},
         "options": {name: options[name] for name in sorted(options) if name not in FAR},
         "tools": dict(planned.tools),
     }

@@ -24,7 +24,7 @@ from torch.nn import functional
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from workbench.engine.acceleration.range_search import quick_search
-from workbench.engine.toolchain_patches.interpreter import run_with_big_stack
+from workbench.engine.runtime.interpreter import run_with_big_stack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable

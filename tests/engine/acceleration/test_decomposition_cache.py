@@ -18,7 +18,7 @@ from workbench.engine.acceleration import decomposition_cache as subject
 from workbench.engine.acceleration.decomposition_cache import decomposition_cache
 from workbench.engine.acceleration.operator_registry import known_composites
 from workbench.engine.acceleration.table import LOWERING
-from workbench.engine.toolchain_patches.gate import applied
+from workbench.engine.runtime.accelerated import applied
 from workbench.engine.toolchain_patches.patching import replaced
 
 if TYPE_CHECKING:

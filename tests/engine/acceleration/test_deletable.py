@@ -65,5 +65,5 @@ def test_that_one_module_imports_the_accelerations_and_they_import_one_module():
             used |= {name for name in names if name.startswith("workbench.")}
         elif any(name.startswith(PACKAGE) for name in names):
             users.add(path.relative_to(ENGINE).as_posix())
-    assert users == {"toolchain_patches/gate.py"}
+    assert users == {"runtime/accelerated.py"}
     assert {name for name in used if not name.startswith(PACKAGE)} == {SEAM}

@@ -18,8 +18,8 @@ from torch.utils import _pytree
 from tests.engine.acceleration import programs
 from workbench import disk_cache, toolchain_versions
 from workbench.engine.acceleration.table import LOWERING
-from workbench.engine.toolchain_patches import selftest
-from workbench.engine.toolchain_patches.gate import accelerated, applied
+from workbench.engine.runtime.accelerated import accelerated, applied
+from workbench.engine.selftest import proof as selftest
 
 if TYPE_CHECKING:
     from pathlib import Path

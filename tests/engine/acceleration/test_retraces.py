@@ -14,21 +14,12 @@ from executorch.exir import pass_base
 
 from tests.engine.acceleration import programs
 from workbench.engine.acceleration.table import LOWERING
-from workbench.engine.toolchain_patches.gate import applied
+from workbench.engine.runtime.accelerated import applied
 from workbench.engine.toolchain_patches.patching import replaced
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]
 
-NEW = {
-    "operator-memory",
-    "lean-retrace",
-    "signature-maps",
-    "literal-lists",
-    "functional-memory",
-    "verified-graphs",
-    "quick-dead-code",
-    "short-stacks",
-}
+NEW = {"operator-memory", "lean-retrace", "signature-maps", "literal-lists", "functional-memory"}
 
 
 def retraces(case: str, ids: set[str]) -> list[tuple[str, list[Any]]]:

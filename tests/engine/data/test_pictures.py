@@ -10,6 +10,7 @@ from PIL import Image
 from tests.problems import refused
 from workbench.engine.data import open_samples
 from workbench.project.model import DataSource, Evaluation, Preprocess
+from workbench.project.opened import OpenProject
 from workbench.project.preprocessing import preprocess_of
 from workbench.results import TensorSpec
 from workbench.script.model_and_data import data_part
@@ -112,7 +113,7 @@ def test_that_the_script_reads_the_same_samples(folder, text, shape, dtype):
     source, samples = read(folder, text, shape, dtype)
     project = type("P", (), {"calibration": source, "evaluation": Evaluation()})
     names = {"HERE": Path(folder), "np": np, "torch": torch}
-    exec(data_part(project, folder), names)
+    exec(data_part(OpenProject(project, folder)), names)
     inputs = (torch.zeros(shape, dtype=getattr(torch, dtype)),)
     for sample, (value,) in zip(samples, names["samples"](inputs), strict=True):
         assert torch.equal(sample, value)

@@ -11,7 +11,7 @@ from torch import nn
 from tests.engine.in_process import Engine, project
 from workbench.engine.equivalence import forms
 from workbench.engine.equivalence.comparison import CHANGE, Comparison, is_rounding
-from workbench.engine.equivalence.eager import EagerModel, Request, Step, example_request
+from workbench.engine.loading.eager import EagerModel, Request, Step, example_request
 from workbench.engine.stages import calibrate, convert, export
 from workbench.errors import Cancelled, WorkbenchError
 from workbench.protocol import StageFailed

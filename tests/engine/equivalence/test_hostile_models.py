@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.for_each import for_each
-from workbench.engine.equivalence.eager import EagerModel, example_request
+from workbench.engine.loading.eager import EagerModel, example_request
 from workbench.errors import WorkbenchError
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="models have processes by fork")

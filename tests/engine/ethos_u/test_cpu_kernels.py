@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.engine.in_process import project, without
-from workbench.engine.cpu_operators import compute
+from workbench.engine.ethos_u.cpu_operators import compute
 from workbench.npu.inputs import drawn_inputs
 from workbench.npu.program import load
 from workbench.project import edits

@@ -12,6 +12,7 @@ from workbench.pipeline.resolution import problems
 from workbench.project import edits
 from workbench.project.configs import QuantConfig, Weight
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.results import GRAPH_FILE
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
@@ -36,7 +37,7 @@ def exported(engine, made):
 
 
 def foreseen(engine, made):
-    told = [p.info for p in problems(made, engine.folder, exported(engine, made))]
+    told = [p.info for p in problems(OpenProject(made, engine.folder), exported(engine, made))]
     codes = ("operator-not-supported", "int16-convolution-shared", "int16-value-read-again")
     return [info.where.id for info in told if info.code in codes]
 

@@ -16,7 +16,7 @@ def told(engine):
 
 @pytest.mark.slow
 def test_that_the_fraction_rises_with_the_passes_over_every_delegate(engine, monkeypatch):
-    monkeypatch.setattr("workbench.engine.context.PROGRESS_PERIOD_S", 0)
+    monkeypatch.setattr("workbench.engine.runtime.context.PROGRESS_PERIOD_S", 0)
     assert engine.run(project("functional6"), "lower") == "done", engine.failure
     fractions, messages = told(engine)
     assert fractions[0] == 0

@@ -15,7 +15,7 @@ from tests.engine.acceleration import programs
 from tests.problems import refused
 from workbench.engine.ethos_u.capture.lowering import capture_tosa
 from workbench.engine.ethos_u.recompile_for_device import delegates, has_same_tosa, recompile_for_device
-from workbench.engine.toolchain_patches.gate import applied
+from workbench.engine.runtime.accelerated import applied
 
 pytestmark = [
     pytest.mark.engine,

@@ -17,6 +17,7 @@ from workbench.deploy.simulators.discovery import BoardLink, MachineSettings, lo
 from workbench.npu.program import load
 from workbench.pipeline.plan import plan
 from workbench.project import edits
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy, StageFailed
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
@@ -44,7 +45,7 @@ def test_that_a_simulated_program_is_compared_with_what_was_promised(engine, mac
     made = integer("small")
     assert engine.run(made, "lower", "evaluate") == "done"
     monkeypatch.setenv("FVP_DOUBLE_LOWERED", str(engine.path(made, "lower")))
-    assert plan(made, engine.folder, engine.cache).of("run").state == "stale"
+    assert plan(OpenProject(made, engine.folder), engine.cache).of("run").state == "stale"
     monkeypatch.setenv("FVP_DOUBLE_FAIL", "kernel")
     assert engine.run(made, "run", "evaluate", "verify") == "failed"
     reason, cause, *_ = next(e.infos for e in engine.events if isinstance(e, StageFailed))
@@ -109,9 +110,9 @@ def test_that_a_machine_without_a_fitting_runner_simulates_functionally(engine, 
     assert (result.kind, result.cycles, result.runner) == ("functional", None, "")
     assert result.against_reference.exact == result.against_reference.elements > 0
     assert "No runner on this machine is built for ethos-u85-256" in result.report.notes[0]
-    with_fvp = plan(made, engine.folder, engine.cache).of("run").key
+    with_fvp = plan(OpenProject(made, engine.folder), engine.cache).of("run").key
     save_settings(MachineSettings())
-    assert plan(made, engine.folder, engine.cache).of("run").key == with_fvp
+    assert plan(OpenProject(made, engine.folder), engine.cache).of("run").key == with_fvp
 
 
 def test_that_operators_on_the_cpu_are_simulated_too(engine):
@@ -191,7 +192,7 @@ def test_that_simulate_runs_on_the_board_that_is_switched_on(engine, machine, tm
     flashed = tmp_path / "flashed"
     code = f"import shutil, sys; shutil.copy(sys.argv[1], {str(flashed)!r})"
     flash = f"{sys.executable} -c {shlex.quote(code)} {{bpte}}"
-    with_fvp = plan(made, engine.folder, engine.cache).of("run").key
+    with_fvp = plan(OpenProject(made, engine.folder), engine.cache).of("run").key
     dump = base64.b64encode(ETDUMP.read_bytes()).decode()
     values = [0]
     for _ in range(2):
@@ -217,7 +218,7 @@ def test_that_simulate_runs_on_the_board_that_is_switched_on(engine, machine, tm
     assert "Output[0][1]" in (engine.path(made, "run") / "uart.log").read_text()
     link = link.model_copy(update={"simulate": False})
     save_settings(load_settings().model_copy(update={"board": link}))
-    assert plan(made, engine.folder, engine.cache).of("run").key == with_fvp
+    assert plan(OpenProject(made, engine.folder), engine.cache).of("run").key == with_fvp
 
 
 def test_that_a_board_that_cannot_be_read_fails_simulate_with_its_cause(engine):

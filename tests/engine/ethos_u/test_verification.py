@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, project
 from workbench.engine.ethos_u import reference_model
-from workbench.engine.quality.sample_outputs import SampleOutputs
+from workbench.engine.evaluation.sample_outputs import SampleOutputs
 
 pytestmark = pytest.mark.engine
 

@@ -5,7 +5,7 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import ALL_SAMPLES, project
-from workbench.engine.targets.formats.operations import Operation
+from workbench.engine.formats.operations import Operation
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.project.configs import FormatConfig

@@ -11,11 +11,11 @@ import torch
 from tests.engine import joining_networks as networks
 from tests.for_each import for_each
 from workbench.deploy.output_header import function, output_header
+from workbench.engine.evaluation.model_outputs import ModelOutputs, described
 from workbench.engine.fx.functional_writes import with_functional_writes
 from workbench.engine.fx.output_factors import with_output_factors
 from workbench.engine.fx.output_parts import origins, split_outputs, user_outputs
 from workbench.engine.fx.program_outputs import with_tensor_outputs
-from workbench.engine.quality.model_outputs import ModelOutputs, described
 from workbench.results import ExportResult
 
 pytestmark = pytest.mark.engine

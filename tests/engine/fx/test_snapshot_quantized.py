@@ -11,7 +11,7 @@ from torch import nn
 
 from workbench.engine.acceleration.range_search import quick_search
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.runtime.accelerated import accelerated
 from workbench.graph.snapshot import GraphSnapshot, Node
 
 pytestmark = pytest.mark.engine

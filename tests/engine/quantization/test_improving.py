@@ -9,6 +9,7 @@ from tests.problems import refused
 from workbench.engine.fx import programs
 from workbench.engine.quantization.weight_transforms import equalize, smooth
 from workbench.project import edits
+from workbench.project.opened import OpenProject
 from workbench.script import script
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
@@ -101,7 +102,7 @@ def test_that_improvers_are_undone_by_taking_them_out(engine):
 def test_that_a_project_with_improvers_has_no_script(tmp_path):
     made = improved(project("uneven"), "equalize")
     with refused("script-improvers"):
-        script(made, tmp_path, tmp_path / "x.py")
+        script(OpenProject(made, tmp_path), tmp_path / "x.py")
 
 
 def test_that_a_model_with_branches_refuses_improvers(engine):

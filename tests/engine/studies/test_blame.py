@@ -6,6 +6,7 @@ import pytest
 
 from tests.engine.in_process import project, without
 from workbench.project import edits
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import Blame, load_study, study_folder, study_key
 
@@ -27,7 +28,7 @@ def blamed(engine):
             )
         )
         assert engine.follow() == "done", engine.failure
-        key = study_key("blame", made, engine.folder, engine.cache, {})
+        key = study_key("blame", OpenProject(made, engine.folder), engine.cache, {})
         return load_study(Blame, study_folder(engine.cache, key))
 
     return run

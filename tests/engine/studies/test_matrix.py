@@ -8,6 +8,7 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, NETWORKS, WIDE_NETWORKS, project
 from workbench.project import sources, store
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.matrix import MatrixResult
@@ -61,7 +62,7 @@ def matrix(engine, made, **options):
         )
     )
     assert engine.follow() == "done", engine.failure
-    key = study_key("matrix", made, engine.folder, engine.cache, options)
+    key = study_key("matrix", OpenProject(made, engine.folder), engine.cache, options)
     found = load_study(MatrixResult, study_folder(engine.cache, key))
     assert found.total == len(found.cells)
     return {(cell.target, cell.config): cell for cell in found.cells}
@@ -123,4 +124,4 @@ def test_that_every_network_of_the_tests_has_a_project_for_the_matrix():
     paths = sorted(PROJECTS.glob("*.qwb"))
     assert {path.stem for path in paths} == wanted - OTHERS
     for path in paths:
-        assert sources.missing(store.load(path), PROJECTS) is None
+        assert sources.missing(OpenProject(store.load(path), PROJECTS)) is None

@@ -4,6 +4,7 @@ import pytest
 
 from tests.engine.in_process import CALIBRATED, project
 from workbench.project import edits
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.matrix import Placement
@@ -24,7 +25,7 @@ def preview(engine, made):
         )
     )
     assert engine.follow() == "done", engine.events
-    key = study_key("placement", made, engine.folder, engine.cache, {})
+    key = study_key("placement", OpenProject(made, engine.folder), engine.cache, {})
     found = load_study(Placement, study_folder(engine.cache, key))
     assert found.is_done
     return {device.kind: device for device in found.devices}

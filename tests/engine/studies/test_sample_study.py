@@ -5,6 +5,7 @@ import pytest
 
 from tests.engine import networks
 from tests.engine.in_process import ALL_SAMPLES, project, without
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sample import SampleTensor, load_values
@@ -24,7 +25,9 @@ def asked(engine, made, **options):
     engine.events = []
     engine.send(command)
     outcome = engine.follow()
-    folder = study_folder(engine.cache, study_key("sample", made, engine.folder, engine.cache, options))
+    folder = study_folder(
+        engine.cache, study_key("sample", OpenProject(made, engine.folder), engine.cache, options)
+    )
     return outcome, load_study(SampleTensor, folder), load_values(folder)
 
 

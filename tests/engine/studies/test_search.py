@@ -8,9 +8,10 @@ import pytest
 from tests.engine import improved_networks
 from tests.engine.in_process import CALIBRATED, Engine, project
 from tests.problems import refused
-from workbench.engine.worker_processes import Workers
+from workbench.engine.studies.candidate_workers import CandidateWorkers
 from workbench.pipeline.cache import Cache
 from workbench.project.model import DataSource
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import TRANSFORMS, SearchResult, take_weights, with_candidate, with_choices
@@ -41,7 +42,7 @@ def test_that_a_search_goes_on_judges_anew_and_its_figures_are_real(engine):
     assert all(c.is_within for c in first.measured() if c.cpu_nodes == first.enforced.cpu)
     assert set(first.candidates[0].choices.values()) == {"a8w8"}
     # A storage of Optuna in the folder is not read.
-    key = study_key("search", made, engine.folder, engine.cache, {})
+    key = study_key("search", OpenProject(made, engine.folder), engine.cache, {})
     storage = study_folder(engine.cache, key) / "optuna.sqlite"
     storage.write_bytes(b"SQLite format 3\0" + bytes(4000))
     again = run(engine, made, trials=2, accuracy=1000.0)
@@ -66,7 +67,7 @@ def test_that_a_search_of_widths_tries_and_trains_fewer_channels(engine):
     assert wide.weights == ""
     assert narrow.weights.startswith("trained-")
     options = {"widths": True, "train": 1}
-    key = study_key("search", made, engine.folder, engine.cache, options)
+    key = study_key("search", OpenProject(made, engine.folder), engine.cache, options)
     take_weights(narrow, study_folder(engine.cache, key), engine.folder)
     applied = with_candidate(made, found, narrow)
     assert applied.channels() == {module: widths[1]}
@@ -130,8 +131,8 @@ def test_that_a_search_says_what_a_cluster_lacks(tmp_path):
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, processes=False) as cluster:
         address = cluster.scheduler_address
         with refused("cluster-without-workers"):
-            Workers(1, tmp_path, cache, accelerate=True, scheduler=address)
+            CandidateWorkers(1, tmp_path, cache, accelerate=True, scheduler=address)
         cluster.scale(1)
         cluster.wait_for_workers(1)
         with refused("cluster-folder-not-shared"):
-            Workers(1, tmp_path / "elsewhere", cache, accelerate=True, scheduler=address)
+            CandidateWorkers(1, tmp_path / "elsewhere", cache, accelerate=True, scheduler=address)

@@ -10,6 +10,7 @@ from tests.engine.in_process import CALIBRATED, project
 from tests.engine.studies.test_search import run
 from workbench.engine_process import EngineProcess
 from workbench.pipeline.plan import plan
+from workbench.project.opened import OpenProject
 from workbench.project.trust import named_code
 from workbench.protocol import EngineExit, JobFinished, Ready, RunStudy, StudyProgress
 from workbench.studies import documents
@@ -20,7 +21,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def kept(engine, made):
-    return study_folder(engine.cache, study_key("search", made, engine.folder, engine.cache, {}))
+    return study_folder(engine.cache, study_key("search", OpenProject(made, engine.folder), engine.cache, {}))
 
 
 @pytest.mark.slow
@@ -52,9 +53,9 @@ def searching(engine, made, trials, on_progress, **options):
         project=made,
         folder=str(engine.folder),
         options={"trials": trials, **options},
-        plan=plan(made, engine.folder, engine.cache),
+        plan=plan(OpenProject(made, engine.folder), engine.cache),
         cache_root=str(engine.cache.root),
-        code=named_code(made, engine.folder).digest,
+        code=named_code(OpenProject(made, engine.folder)).digest,
     )
     process = EngineProcess(warm=True)
     ended = "killed"
@@ -77,7 +78,7 @@ def children_of(pid):
     listed = [int(child) for child in found]
     tasks = Path(f"/proc/{pid}/task").iterdir()
     listed += [int(c) for task in tasks for c in (task / "children").read_text().split()]
-    return sorted({c for c in listed if b"worker_processes" in Path(f"/proc/{c}/cmdline").read_bytes()})
+    return sorted({c for c in listed if b"candidate_workers" in Path(f"/proc/{c}/cmdline").read_bytes()})
 
 
 @pytest.mark.slow

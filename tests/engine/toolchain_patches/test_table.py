@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from workbench.engine.acceleration.constant_values import PINS as CONSTANT_PINS
 from workbench.engine.acceleration.decomposition_cache import PINS as FUNCTIONAL_PINS
 from workbench.engine.acceleration.fake_tensor_cache import PINS as MEMORY_PINS
 from workbench.engine.acceleration.fake_tensor_cache import UNREAD
 from workbench.engine.acceleration.fast_retrace import PINS as RETRACE_PINS
-from workbench.engine.acceleration.fx_speedups import DEAD_CODE_PINS, STACK_PINS
 from workbench.engine.acceleration.signature_maps import PINS as SIGNATURE_PINS
 from workbench.engine.acceleration.table import LOWERING, OTHERS
-from workbench.engine.acceleration.verifier_cache import PINS as VERIFIED_PINS
 from workbench.engine.ethos_u.applied_corrections import pins_of
 from workbench.engine.toolchain_patches import gate, patching
 from workbench.engine.toolchain_patches.table import PATCHES as STANDING
@@ -30,7 +27,15 @@ ENGINE = Path(gate.__file__).parents[1]
 # Where attributes are replaced: what the program needs, what makes it quicker, what it captures
 # and what it keeps between edits.
 ROOMS = tuple(
-    ENGINE / name for name in ("toolchain_patches", "acceleration", "ethos_u/capture", "calibration")
+    ENGINE / name
+    for name in (
+        "toolchain_patches",
+        "acceleration",
+        "runtime",
+        "ethos_u/capture",
+        "ethos_u/transform_memory.py",
+        "calibration",
+    )
 )
 PATCHES = (*STANDING, *LOWERING, *OTHERS)
 CORRECTIONS_ROOM = ENGINE / "ethos_u" / "corrections"
@@ -53,7 +58,7 @@ def trees_of_the_room() -> list[ast.Module]:
 
 
 def is_patching(path: Path) -> bool:
-    return any(room in path.parents for room in ROOMS)
+    return any(room == path or room in path.parents for room in ROOMS)
 
 
 def is_inside(path: Path) -> bool:
@@ -207,16 +212,7 @@ def test_that_ids_are_unique_and_every_row_says_what_it_was_proven_with() -> Non
 
 
 def test_that_the_pinned_functions_have_the_source_they_had() -> None:
-    own = (
-        CONSTANT_PINS,
-        DEAD_CODE_PINS,
-        STACK_PINS,
-        MEMORY_PINS,
-        FUNCTIONAL_PINS,
-        RETRACE_PINS,
-        SIGNATURE_PINS,
-        VERIFIED_PINS,
-    )
+    own = (MEMORY_PINS, FUNCTIONAL_PINS, RETRACE_PINS, SIGNATURE_PINS)
     pins = (*(pin for some in own for pin in some), *(pin for _, pin in UNREAD.values()))
     assert patching.changed(pins) == ()
 
@@ -247,7 +243,7 @@ def test_that_the_table_can_be_read_without_torch() -> None:
 
     code = (
         "import sys, workbench.engine.toolchain_patches.gate, "
-        "workbench.engine.toolchain_patches.imports; print('torch' in sys.modules)"
+        "workbench.engine.runtime.imports; print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

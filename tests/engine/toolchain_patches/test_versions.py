@@ -28,7 +28,7 @@ def newer_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def warnings_of_a_start() -> list[str]:
-    from workbench.engine.server import Server
+    from workbench.engine.jobs.server import Server
 
     commands, write = os.pipe()
     read, events = os.pipe()

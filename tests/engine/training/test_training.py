@@ -13,6 +13,7 @@ from tests.for_each import for_each
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.project.model import DataSource
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.results import GRAPH_FILE
 from workbench.studies.documents import load_study, study_folder, study_key
@@ -36,7 +37,9 @@ def start(engine, made, **options):
 
 
 def place(engine, made, **options):
-    return study_folder(engine.cache, study_key("training", made, engine.folder, engine.cache, options))
+    return study_folder(
+        engine.cache, study_key("training", OpenProject(made, engine.folder), engine.cache, options)
+    )
 
 
 def found(engine, made, **options):
@@ -52,10 +55,11 @@ def trained(engine, made, **options):
 
 def qat_model_of(model, inputs):
     from workbench.engine.ethos_u.toolchain import training_quantizer
+    from workbench.engine.ethos_u.trained_norms import prepare_norms
     from workbench.engine.training.model import QatModel
 
     floating = torch.export.export(getattr(networks, model)()[0], inputs).module(check_guards=False)
-    return QatModel(floating, training_quantizer(project(model), Path()))
+    return QatModel(floating, training_quantizer(project(model), Path()), prepare_norms)
 
 
 def sqnr(engine, made):
@@ -116,12 +120,13 @@ def test_that_the_student_without_rounding_is_the_float_model(model):
 def assert_norms_are_those_of_the_model(name):
     """Compare the graph that is trained, without fake quantization, with the model."""
     from workbench.engine.ethos_u.toolchain import training_quantizer
+    from workbench.engine.ethos_u.trained_norms import prepare_norms
     from workbench.engine.training.model import QatModel
     from workbench.engine.training.weights import put_weights
 
     model, inputs = norm_networks.made(name)
     floating = torch.export.export(model, inputs).module(check_guards=False)
-    qat_model = QatModel(floating, training_quantizer(project("small"), Path()))
+    qat_model = QatModel(floating, training_quantizer(project("small"), Path()), prepare_norms)
     with torch.no_grad():
         given, expected = qat_model.run_in_float(*inputs), model(*inputs)
     assert torch.allclose(given, expected, rtol=1e-4, atol=1e-4)

@@ -4,7 +4,7 @@ import pytest
 from PySide6.QtCore import QUrl
 from PySide6.QtWidgets import QLineEdit
 
-from ui.features.help.help_window import slug
+from ui.features.help_window import slug
 from ui.shell.panels import PANELS
 from workbench import guide
 from workbench.errors import Place, failure

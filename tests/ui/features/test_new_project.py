@@ -28,6 +28,7 @@ from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.project.configs import A16W8, QuantConfig
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.project.project_code import Code
 from workbench.project.trust import TrustStore, named_code
 
@@ -372,7 +373,7 @@ def test_that_an_onnx_file_is_a_model_without_code_and_weights(parent, folder, q
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
     project, where = made.args
     assert (project.model.spec, project.name, where) == ("net.onnx", "net", folder)
-    assert not named_code(project, where).digest
+    assert not named_code(OpenProject(project, where)).digest
 
 
 def test_that_dropped_files_fill_the_form_and_shapes_follow_from_the_data(parent, arrays, qtbot):

@@ -2,7 +2,8 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.workbench.project.builders import make_project
-from ui.features.trust.trust_dialog import TrustDialog, question_text
+from ui.features.trust_dialog import TrustDialog, question_text
+from workbench.project.opened import OpenProject
 from workbench.project.project_code import Code, CodeUse, read_code
 
 
@@ -10,7 +11,7 @@ from workbench.project.project_code import Code, CodeUse, read_code
 def code(tmp_path):
     (tmp_path / "model.py").write_text("import layers\n")
     (tmp_path / "layers.py").write_text("X = 1\n")
-    return read_code(make_project(), tmp_path)
+    return read_code(OpenProject(make_project(), tmp_path))
 
 
 def test_that_the_question_names_reasons_folder_and_files(code, tmp_path):

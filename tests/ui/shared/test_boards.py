@@ -11,6 +11,7 @@ from workbench.deploy.fitting import of_program
 from workbench.project import edits
 from workbench.project.board_files import own_folder
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 
 PROGRAM = Path(__file__).parents[2] / "data" / "programs" / "u55.pte"
 BROKEN = 'title = "Broken"\n'
@@ -58,7 +59,7 @@ def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(o
         pick(opened.window.pipeline.board, board)
         fits = BoardFit(lambda: DARK)
         qtbot.addWidget(fits)
-        fit = of_program(opened.document.project, opened.document.folder, PROGRAM.read_bytes())
+        fit = of_program(OpenProject(opened.document.project, opened.document.folder), PROGRAM.read_bytes())
         fits.render_fit(fit)
         assert words in fits.verdict.text()
         # Each memory of the board is a bar with what it holds.

@@ -8,18 +8,16 @@ import pytest
 from PySide6.QtTest import QAbstractItemModelTester
 
 from tests.fakes.results import result_of
-from ui.shared.cost_table import (
-    OPERATION_COLUMNS,
-    CpuTableModel,
-    FileTableModel,
-    OperationTableModel,
-    depths,
-    describe_operation,
-    operation_rows,
-    roll_up,
+from ui.features.accuracy.quality_cards import (
+    OUTPUT_COLUMNS,
+    TENSOR_COLUMNS,
+    describe_output,
+    describe_quality,
 )
-from ui.shared.quality_cards import OutputTableModel, QualityTableModel
-from ui.shared.sortable_table import Role
+from ui.features.cost.cost_table import CPU_COLUMNS, OPERATION_COLUMNS, depths, describe_cpu_node, roll_up
+from ui.features.deliver.deliver_panel import FILE_COLUMNS, describe_file
+from ui.shared.npu_operations import describe_operation, operation_rows
+from ui.shared.sortable_table import FigureTableModel, Role
 
 MODULES = ("a.x.1", "a.x.2", "", "a.y", "b", "a.x.1")
 
@@ -72,11 +70,11 @@ def test_that_every_table_keeps_qts_contract(qtbot):
     mode = QAbstractItemModelTester.FailureReportingMode.Fatal
     evaluate, package = result_of("evaluate"), result_of("package")
     for model, rows in (
-        (OperationTableModel(), operation_rows(lowered())),
-        (CpuTableModel(), lowered().cpu_nodes),
-        (FileTableModel(), package.files),
-        (OutputTableModel(), evaluate.outputs),
-        (QualityTableModel(), evaluate.tensors),
+        (FigureTableModel(OPERATION_COLUMNS, describe_operation), operation_rows(lowered())),
+        (FigureTableModel(CPU_COLUMNS, describe_cpu_node), lowered().cpu_nodes),
+        (FigureTableModel(FILE_COLUMNS, describe_file), package.files),
+        (FigureTableModel(OUTPUT_COLUMNS, describe_output), evaluate.outputs),
+        (FigureTableModel(TENSOR_COLUMNS, describe_quality), evaluate.tensors),
     ):
         tester = QAbstractItemModelTester(model, mode)
         model.set_rows(rows)
@@ -88,14 +86,14 @@ def test_that_every_table_keeps_qts_contract(qtbot):
 
 
 def test_that_the_share_of_cycles_has_a_bar(qtbot):
-    model = OperationTableModel()
+    model = FigureTableModel(OPERATION_COLUMNS, describe_operation)
     model.set_rows(operation_rows(lowered()))
     assert model.index(0, 4).data(Role.SHARE) == pytest.approx(10 / 210)
     assert model.index(0, 4).data() == "4.76 %"
 
 
 def test_that_a_cpu_node_says_why(qtbot):
-    model = CpuTableModel()
+    model = FigureTableModel(CPU_COLUMNS, describe_cpu_node)
     model.set_rows(result_of("lower").cpu_nodes)
     assert model.index(0, 1).data() == "float32 is not taken"
 
@@ -108,7 +106,7 @@ def test_that_a_corrected_operation_says_what_vela_says_and_why():
             update={"cycles": 40, "cycles_vela": 90, "corrections": ("no_activation",)}
         ),
     )
-    model = OperationTableModel()
+    model = FigureTableModel(OPERATION_COLUMNS, describe_operation)
     model.set_rows([kept, changed])
     column = next(i for i, c in enumerate(OPERATION_COLUMNS) if c.title == "Vela says")
     assert model.index(1, column).data() == "90"

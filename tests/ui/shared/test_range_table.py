@@ -10,14 +10,9 @@ from PySide6.QtTest import QAbstractItemModelTester
 
 from tests.fakes.results import result_of
 from tests.problems import refused
-from ui.shared.range_table import (
-    COLUMNS,
-    RangeTableModel,
-    describe,
-    range_rows,
-    read_channels,
-    read_histograms,
-)
+from ui.features.ranges.range_table import COLUMNS, describe
+from ui.shared.range_rows import range_rows, read_channels, read_histograms
+from ui.shared.sortable_table import FigureTableModel
 from workbench.results import CalibrateResult, TensorQuality, TensorRange
 
 BASE = {
@@ -114,7 +109,7 @@ def test_that_precisions_have_their_colour(change, label):
 
 
 def test_that_the_table_keeps_qts_contract_while_sorted_by_every_column(qtbot):
-    model = RangeTableModel()
+    model = FigureTableModel(COLUMNS, describe)
     mode = QAbstractItemModelTester.FailureReportingMode.Fatal
     tester = QAbstractItemModelTester(model, mode)
     model.set_rows(rows_of({}, {"scale": 0.0}, {"kind": "weight", "channels": 8}))

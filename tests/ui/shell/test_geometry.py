@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
 from tests.layout import findings, is_on_screen
 from tests.ui.shell.test_window import run_to
-from ui.shared.run_table import RunTableModel
-from ui.shared.sortable_table import FigureView
+from ui.features.runs.run_table import RUN_COLUMNS, describe_run_row
+from ui.shared.sortable_table import FigureTableModel, FigureView
 from ui.shell.panels import PANELS
 
 # 1600 x 1000 with a scale of 1.5 has as many pixels of the layout as the first.
@@ -65,7 +65,7 @@ def test_that_texts_that_are_cut_empty_tables_and_parts_that_overlap_are_found(q
     label, button, table = (
         QLabel("A label of some length", page),
         QPushButton("Button", page),
-        (FigureView("Table", RunTableModel(), page)),
+        (FigureView("Table", FigureTableModel(RUN_COLUMNS, describe_run_row), page)),
     )
     table.setMinimumHeight(200)
     for part in (label, button, table):

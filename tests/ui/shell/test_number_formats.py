@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from ui.features.accuracy.quality_cards import quality_cards
 from ui.shared.config_form import ConfigDialog
 from ui.shared.format_form import FIRST, FormatForm
-from ui.shared.quality_cards import quality_cards
 from ui.state.assigner import preset_ids
 from workbench.project import edits
 from workbench.project.configs import FormatConfig

@@ -13,6 +13,7 @@ from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.project import edits
 from workbench.project.model import ModelSource
+from workbench.project.opened import OpenProject
 from workbench.project.project_code import read_code
 from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, JobFinished, Outgrown, RunUntil, Shutdown
@@ -93,7 +94,7 @@ def test_that_code_is_asked_for_before_any_engine_starts(runner, heard, engines,
     assert engines.made == []
     ((error, run),) = heard.trust
     assert "net.py, function net" in error.infos[0].message
-    TrustStore(tmp_path / "trust.json").grant(read_code(project, tmp_path), "net")
+    TrustStore(tmp_path / "trust.json").grant(read_code(OpenProject(project, tmp_path)), "net")
     run()
     qtbot.waitUntil(lambda: heard.states() == {"export": "done"})
 

@@ -12,6 +12,7 @@ from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project.model import Rule
+from workbench.project.opened import OpenProject
 from workbench.protocol import (
     EngineExit,
     JobFinished,
@@ -41,7 +42,7 @@ def session(qtbot, cache):
 
 
 def planned(session, folder, cache, *rules):
-    made = plan(make_project(*rules), folder, cache)
+    made = plan(OpenProject(make_project(*rules), folder), cache)
     session.set_plan(made)
     return made
 

@@ -20,6 +20,7 @@ from workbench.history.store import History, history_path
 from workbench.npu.program import load
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
+from workbench.project.opened import OpenProject
 from workbench.results import CompiledProgram, save_result
 from workbench.results.simulation import Measurement, SimulationReport
 
@@ -44,7 +45,7 @@ class Net:
 
     def __init__(self, path):
         self.opened, self._cache = wb.open(path), Cache(default_root())
-        self._planned = plan(self.opened.project, self.opened.folder, self._cache)
+        self._planned = plan(OpenProject(self.opened.project, self.opened.folder), self._cache)
         for stage in ("evaluate", "lower"):
             with self._cache.writing(self._planned.key(stage)) as folder:
                 write_result(stage, folder)

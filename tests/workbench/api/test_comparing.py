@@ -190,7 +190,7 @@ def test_that_the_verdict_of_the_last_run_is_that_of_the_present_settings(measur
         history.record(run.model_copy(update={"gate": gate}))
     assert wb.compare(f"{measured}@1", measured).after.verdict == "differs"
     opened, cache = wb.open(measured), Cache(default_root())
-    planned = plan(opened.project, opened.folder, cache)
+    planned = plan(opened, cache)
     for stage in ("evaluate", "lower", "verify"):
         cache.remove(planned.key(stage))
     kept = wb.compare(f"{measured}@1", measured)

@@ -10,6 +10,7 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan as plan_of
 from workbench.project.configs import QuantConfig
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_that_rules_are_matched_once_the_model_was_exported(folder):
     net = wb.set_module_name(net, "nowhere", "a16w8")
     assert [i.code for i in wb.check(net).warnings] == ["calibration-missing"]
     cache = Cache(default_root())
-    with cache.writing(plan_of(net.project, folder, cache).key("export")) as made:
+    with cache.writing(plan_of(OpenProject(net.project, folder), cache).key("export")) as made:
         write_result("export", made)
     checked = wb.check(net)
     assert checked.matches_checked

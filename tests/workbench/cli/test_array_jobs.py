@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.for_each import for_each
-from workbench.cli import main, nnpa
-from workbench.cli.question import perform, read_jobs
+from workbench.cli import arrays, main
+from workbench.cli.arrays import perform, read_jobs
 from workbench.errors import WorkbenchError
 
 DONE = {"index": 0, "out": "a.npy", "shape": [2, 3], "scale": 0.5, "zero_point": -3, "sqnr_db": 41}
@@ -161,6 +161,6 @@ def test_that_the_arithmetic_of_nnpa_is_asked_with_the_options_that_were_given(w
         return {"results": [{"index": 0, "out": "out"}]}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nnpa, "ask", answer)
+        patch.setattr(arrays, "ask", answer)
         assert main(["nnpa", *words]) == 0
     assert given == [("nnpa", {"operation": words[0], "jobs": [asked]})]

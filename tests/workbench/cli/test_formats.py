@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.for_each import for_each
-from workbench.cli import formats, main
+from workbench.cli import arrays, main
 from workbench.targets.formats.schemes import SPECS
 
 
@@ -21,7 +21,7 @@ def asked(monkeypatch):
         results = [{"index": i, "out": job["out"]} for i, job in enumerate(arguments["jobs"])]
         return {"results": results}
 
-    monkeypatch.setattr(formats, "ask", ask)
+    monkeypatch.setattr(arrays, "ask", ask)
     return jobs
 
 

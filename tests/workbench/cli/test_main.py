@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.for_each import for_each
-from workbench.cli import doctor, logs, main, output, parser
+from workbench.cli import installation, logs, main, output, parser
 
 PLAIN_RUN = "fvp run x.pte --elf r.elf --target ethos-u55-128"
 
@@ -136,7 +136,7 @@ def test_that_the_message_of_an_unforeseen_problem_is_cut(monkeypatch, capsys):
     def fail():
         raise ValueError("x" * 1000)
 
-    monkeypatch.setattr(doctor, "findings", fail)
+    monkeypatch.setattr(installation, "findings", fail)
     assert main(["doctor", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["message"] == "x" * 400
 

@@ -1,6 +1,6 @@
 """The table of models, devices and precisions as a README shows it."""
 
-from workbench.cli.matrix import _print_markdown
+from workbench.cli.studies import _print_markdown
 from workbench.studies.matrix import Cell, MatrixResult
 
 

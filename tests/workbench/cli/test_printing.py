@@ -10,7 +10,7 @@ from tests.for_each import for_each
 from workbench import api
 from workbench.api.board import BoardRun, Difference
 from workbench.api.settings import Setting, Settings
-from workbench.cli import board, doctor, inspect, main, output, question, settings
+from workbench.cli import arrays, boards, installation, main, output, programs, project
 from workbench.cli import runs as runs_verb
 from workbench.cli.fvp import print_report
 from workbench.doctor import Finding
@@ -125,7 +125,7 @@ DESCRIPTION = {
 
 def test_that_a_program_is_described_line_by_line(monkeypatch, capsys, tmp_path):
     found = api.Inspection(DESCRIPTION, [["0x0 a", "0x4 b"]])
-    monkeypatch.setattr(inspect.api, "inspect", lambda *_, **__: found)
+    monkeypatch.setattr(programs.api, "inspect", lambda *_, **__: found)
     assert main(["inspect", str(tmp_path / "net.pte")]) == 0
     assert lines(capsys) == [
         "net.pte: 12,345 bytes, methods forward, other", "method forward", "input int8 [1, 4]",
@@ -144,7 +144,7 @@ def test_that_a_program_is_described_line_by_line(monkeypatch, capsys, tmp_path)
         assert json.loads(capsys.readouterr().out)["commands"] == [["0x0 a", "0x4 b"]]
     plain = {**DESCRIPTION, "methods": ["forward"], "kernels": [], "test_cases": 0,
              "named_data_bytes": {}, "delegates": []}  # fmt: skip
-    monkeypatch.setattr(inspect.api, "inspect", lambda *_, **__: api.Inspection(plain, []))
+    monkeypatch.setattr(programs.api, "inspect", lambda *_, **__: api.Inspection(plain, []))
     assert main(["inspect", "net.pte"]) == 0
     printed = lines(capsys)
     assert printed[0] == "net.pte: 12,345 bytes, methods forward"
@@ -158,7 +158,7 @@ def found(name, state):
 
 def test_that_doctor_marks_what_is_missing_and_says_how_to_get_it(monkeypatch, capsys):
     checks = [found("torch", "ok"), found("vela", "different"), found("fvp", "optional")]
-    monkeypatch.setattr(doctor, "findings", lambda: checks)
+    monkeypatch.setattr(installation, "findings", lambda: checks)
     assert main(["doctor"]) == 0
     assert lines(capsys) == [
         "ok torch 1.0",
@@ -239,7 +239,7 @@ def test_that_a_run_on_a_board_prints_what_was_compared(monkeypatch, capsys, pro
         live(["printed\r"])
         return outcome
 
-    monkeypatch.setattr(board.api, "run_on_board", run)
+    monkeypatch.setattr(boards.api, "run_on_board", run)
     words = ["board", "run", str(project_file), "--port", "/dev/x", "--baud", "9600"]
     assert main([*words, "--log", "uart.log"]) == 0
     assert lines(capsys) == [
@@ -270,7 +270,7 @@ def test_that_a_run_on_a_board_prints_what_was_compared(monkeypatch, capsys, pro
 
 
 def test_that_layers_are_listed_with_what_stays_and_what_goes_with_it():
-    from workbench.cli.compress import _rows
+    from workbench.cli.weights import _layer_rows
 
     layers = (
         ChannelLayer(module="a", channels=16, partners=("b", "c")),
@@ -283,14 +283,14 @@ def test_that_layers_are_listed_with_what_stays_and_what_goes_with_it():
         Compression(module="gone", channels=3),
         Compression(module="", clusters=15),
     )
-    assert _rows(layers, entries) == [
+    assert _layer_rows(layers, entries) == [
         ("a", "16 -> 8", "15", "b, c"),
         ("b", "8", "15", "stays: it makes an output"),
         ("c", "4", "7", ""),
         ("gone", "3", "", ""),
     ]
-    assert _rows(layers[:1], ()) == [("a", "16", "", "b, c")]
-    assert _rows((), entries[3:]) == [("every layer", "", "15", "")]
+    assert _layer_rows(layers[:1], ()) == [("a", "16", "", "b, c")]
+    assert _layer_rows((), entries[3:]) == [("every layer", "", "15", "")]
 
 
 def test_that_settings_that_were_set_are_shown_with_those_below(monkeypatch, capsys, project_file):
@@ -301,8 +301,8 @@ def test_that_settings_that_were_set_are_shown_with_those_below(monkeypatch, cap
         Setting("name", "net", "text"),
         Setting("notes", ["größe"], "texts"),
     )
-    monkeypatch.setattr(settings.api, "settings", lambda _: Settings(rows))
-    monkeypatch.setattr(settings.api, "set_settings", lambda opened, _: opened)
+    monkeypatch.setattr(project.api, "settings", lambda _: Settings(rows))
+    monkeypatch.setattr(project.api, "set_settings", lambda opened, _: opened)
     assert main(["settings", str(project_file), "calibration=x"]) == 0
     assert lines(capsys) == ["key value takes", "calibration.limit 5 a number"]
     assert main(["settings", str(project_file), "gate.lsb=1"]) == 0
@@ -320,10 +320,10 @@ def test_that_settings_that_were_set_are_shown_with_those_below(monkeypatch, cap
 @for_each("texts", [["a"], ["a=1", "a=2"], ["a=1", " a =2"]])
 def test_that_an_assignment_is_written_once_with_an_equals_sign(texts):
     with pytest.raises(WorkbenchError) as caught:
-        settings.assignments(texts, "some-code")
+        project.assignments(texts, "some-code")
     assert caught.value.codes == ("some-code",)
     assert ("twice" in caught.value.infos[0].message) == (len(texts) > 1)
-    assert settings.assignments(["a=1=2", " b=", "c= x"]) == {"a": "1=2", "b": "", "c": " x"}
+    assert project.assignments(["a=1=2", " b=", "c= x"]) == {"a": "1=2", "b": "", "c": " x"}
 
 
 def test_that_preprocessing_is_listed_for_each_kind_of_data(project_file, capsys):
@@ -378,7 +378,7 @@ def test_that_runs_are_listed_with_their_figures(measured, capsys):
 
     with closing(History(history_path(measured))) as history:
         run = history.run(2)
-    row = runs_verb._row(run, best=True)
+    row = runs_verb._run_row(run, best=True)
     assert row[0] == "2"
     assert len(row[1]) == 19
     assert "T" not in row[1]
@@ -391,7 +391,7 @@ def test_that_runs_are_listed_with_their_figures(measured, capsys):
             "quality": run.quality.model_copy(update={"sqnr_db": None}),
         }
     )
-    assert runs_verb._row(bare, best=False)[3:] == ["-"] * 7 + [""]
+    assert runs_verb._run_row(bare, best=False)[3:] == ["-"] * 7 + [""]
     assert main(["runs", str(measured)]) == 0
     listed = lines(capsys)
     assert [line.split()[0] for line in listed] == ["run", "1", "2"]
@@ -404,11 +404,11 @@ def test_that_runs_are_listed_with_their_figures(measured, capsys):
 
 
 def test_that_results_of_array_jobs_are_printed_with_their_figures(capsys):
-    assert question._figures({"shape": [1, 2], "scale": 0.5, "zero_point": -3}) == (
+    assert arrays._figures({"shape": [1, 2], "scale": 0.5, "zero_point": -3}) == (
         ": 1x2, scale 0.5, zero point -3"
     )
-    assert question._figures({"shape": [], "sqnr_db": 12.345}) == ": scalar, SQNR 12.35 dB"
-    assert question._figures({"scale": None, "sqnr_db": None}) == ""
+    assert arrays._figures({"shape": [], "sqnr_db": 12.345}) == ": scalar, SQNR 12.35 dB"
+    assert arrays._figures({"scale": None, "sqnr_db": None}) == ""
 
 
 CHILD = """
@@ -434,14 +434,14 @@ def test_that_array_jobs_are_asked_of_another_process(monkeypatch, tmp_path, cap
         modules.append(module)
         return [sys.executable, "-S", str(script), *arguments]
 
-    monkeypatch.setattr(question.interpreter, "command", command)
-    assert question.ask("formats", {"jobs": [1]}) == {"name": "formats", "jobs": [1]}
-    assert modules == ["workbench.engine.array_jobs"]
+    monkeypatch.setattr(arrays.interpreter, "command", command)
+    assert arrays.ask("formats", {"jobs": [1]}) == {"name": "formats", "jobs": [1]}
+    assert modules == ["workbench.engine.jobs.array_jobs"]
     # Only results are on the standard output.
     assert capfd.readouterr() == ("", "noise\n")
     for name, code in (("refused", "job-refused"), ("silent", "engine-job-ended")):
         with pytest.raises(WorkbenchError) as caught:
-            question.ask(name, {})
+            arrays.ask(name, {})
         assert caught.value.codes == (code,)
     assert caught.value.infos[0].where == Place(kind="tool", id="engine.array_jobs.silent")
 
@@ -459,7 +459,7 @@ def test_that_whatever_ends_a_verb_is_an_exit_code_and_a_line(monkeypatch, capsy
     def fail():
         raise error
 
-    monkeypatch.setattr(doctor, "findings", fail)
+    monkeypatch.setattr(installation, "findings", fail)
     assert main(["doctor"]) == code
     assert capsys.readouterr().err.startswith(told)
     assert main(["doctor", "--json"]) == code

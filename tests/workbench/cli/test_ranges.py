@@ -9,6 +9,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits, store
 from workbench.project.model import DataSource
+from workbench.project.opened import OpenProject
 from workbench.results import CalibrateResult, TensorRange, save_result
 
 TAILS = np.random.default_rng(2).laplace(size=100_000)
@@ -49,7 +50,7 @@ def calibrated(project, tmp_path):
         row(2, "add", "head", scale=0.0, problem="no calibration sample reached this tensor"),
         row(3, "weight", "head", kind="weight"),
     )
-    with cache.writing(plan(store.load(project), tmp_path, cache).key("calibrate")) as folder:
+    with cache.writing(plan(OpenProject(store.load(project), tmp_path), cache).key("calibrate")) as folder:
         counts, edges = np.histogram(TAILS, 2048)
         histogram = np.stack([counts, counts, np.zeros(2048), counts])
         ends = [[edges[0], edges[-1]]] * 2 + [[0.0, 0.0], [edges[0], edges[-1]]]

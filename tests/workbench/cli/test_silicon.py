@@ -15,6 +15,7 @@ from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
 from workbench.project import store
+from workbench.project.opened import OpenProject
 from workbench.results import PROGRAM_FILE, save_result
 from workbench.results.simulation import Counter, Measurement, SimulationReport
 
@@ -28,10 +29,10 @@ def printed(capsys, *words, code=0):
 def compiled(tmp_path):
     """A project on a board, with a compiled program in the cache."""
     path = write_project(tmp_path / "mine")
-    project = boards.put(make_project(), "corstone-300", path.parent)
+    project = boards.put(OpenProject(make_project(), path.parent), "corstone-300")
     store.save(project, path)
     cache = Cache(default_root())
-    with cache.writing(plan(project, path.parent, cache).key("lower")) as written:
+    with cache.writing(plan(OpenProject(project, path.parent), cache).key("lower")) as written:
         write_result("lower", written)
         (written / PROGRAM_FILE).write_bytes(b"a program")
     return path
@@ -112,7 +113,7 @@ def test_that_a_project_without_a_board_or_a_program_is_refused(capsys, tmp_path
     words = ("--measured-ms", "3", "--source", "s")
     found = printed(capsys, "silicon", "add", str(plain), *words, code=2)
     assert found["error"]["code"] == "board-not-set"
-    project = boards.put(store.load(compiled), "renesas-ra8p1", compiled.parent)
+    project = boards.put(OpenProject(store.load(compiled), compiled.parent), "renesas-ra8p1")
     store.save(project, compiled)
     found = printed(capsys, "silicon", "add", str(compiled), *words, code=2)
     assert found["error"]["code"] == "lower-missing"

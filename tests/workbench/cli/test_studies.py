@@ -12,6 +12,7 @@ from workbench.errors import ErrorInfo
 from workbench.history.store import History, history_path
 from workbench.project import edits, store
 from workbench.project.configs import IMPROVERS
+from workbench.project.opened import OpenProject
 
 
 @pytest.fixture
@@ -383,7 +384,9 @@ def test_that_a_matrix_runs_each_project_also_when_one_fails(asked, played, proj
             yield JobFinished(job=command.job, outcome="failed", elapsed_s=0.1)
             return
         cache = Cache(Path(command.cache_root))
-        key = study_key("matrix", command.project, Path(command.folder), cache, command.options, command.plan)
+        key = study_key(
+            "matrix", OpenProject(command.project, Path(command.folder)), cache, command.options, command.plan
+        )
         cells = (
             Cell(
                 target="ethos-u55-128",

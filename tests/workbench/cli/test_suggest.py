@@ -32,7 +32,7 @@ def asked(project_file, played, capsys):
 def study_of(project_file, **gains):
     """Keep a sensitivity study with these gains by module [dB]."""
     opened, cache = api.open(project_file), Cache(default_root())
-    key = study_key("sensitivity", opened.project, opened.folder, cache, {})
+    key = study_key("sensitivity", opened, cache, {})
     units = tuple(
         UnitSensitivity(
             unit=Unit(name=name, kind="module_name", matches=(name,), operators=()),

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fakes.results import result_of
 from workbench.api.summary import summary
-from workbench.cli.run_summary import print_summary
+from workbench.cli.run import print_summary
 from workbench.project.model import ModelSource, Project, TargetChoice
 from workbench.results import PrepareResult, save_result
 

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 from tests.for_each import for_each
 from tests.workbench.cli.test_printing import lines
 from workbench import api
-from workbench.cli import blame, compare, compress, main, project, rules, run, search, sweep, train
-from workbench.cli import report as report_verb
+from workbench.cli import main, project, rules, run, search, studies, weights
 from workbench.cli import runs as runs_verb
-from workbench.cli.jobs import ProgressPrinter
+from workbench.cli.output import ProgressPrinter
 from workbench.errors import ErrorInfo
 from workbench.project.model import TargetChoice
 from workbench.results import ChannelLayer, VelaTotals
@@ -21,7 +20,7 @@ from workbench.studies.training import TrainingResult
 
 def test_that_an_export_is_asked_for_where_no_layer_is_known(monkeypatch, capsys, project_file):
     for layers in ((), (ChannelLayer(module="a", channels=16),)):
-        monkeypatch.setattr(compress.api, "channel_layers", lambda _, layers=layers: layers)
+        monkeypatch.setattr(weights.api, "channel_layers", lambda _, layers=layers: layers)
         assert main(["compress", str(project_file)]) == 0
         assert ("not exported" in capsys.readouterr().out) == (not layers)
 
@@ -106,7 +105,7 @@ def test_that_plug_ins_are_listed_with_their_items(project_file, capsys):
 
 def test_that_a_program_that_compiles_has_no_culprits(monkeypatch, project_file, capsys):
     result = SimpleNamespace(reason="", culprits=(), compilations=1)
-    monkeypatch.setattr(blame.api, "blame", lambda *_, **__: result)
+    monkeypatch.setattr(studies.api, "blame", lambda *_, **__: result)
     assert main(["blame", str(project_file)]) == 0
     assert lines(capsys) == ["The compiler accepts the program."]
 
@@ -117,7 +116,7 @@ def test_that_boards_are_listed_for_people(capsys):
 
 
 def test_that_a_report_is_written_and_told(monkeypatch, project_file, tmp_path, capsys):
-    monkeypatch.setattr(report_verb.api, "report", lambda _: "größe")
+    monkeypatch.setattr(runs_verb.api, "report", lambda _: "größe")
     out = tmp_path / "page.html"
     assert main(["report", str(project_file), "--out", str(out)]) == 0
     assert lines(capsys) == [f"{out}: 7 bytes"]
@@ -137,7 +136,7 @@ def test_that_where_a_model_was_measured_after_training_is_told(monkeypatch, cap
         result = TrainingResult(
             data="d", device="cpu", samples=4, held_out=held_out, one_by_one=False, total=1, start_db=10.0
         )
-        monkeypatch.setattr(train.api, "train", lambda *_, result=result, **__: result)
+        monkeypatch.setattr(weights.api, "train", lambda *_, result=result, **__: result)
         assert main(["train", str(project_file)]) == 0
         assert f"predicted on {told}" in capsys.readouterr().out
 
@@ -160,7 +159,7 @@ def test_that_points_of_a_sweep_have_their_problem_or_remark(monkeypatch, capsys
     )
     points = (point(4096, totals=totals), point(2048, totals=totals), point(1, problem="No."))
     result = SweepResult(tool="Vela", total=3, points=points)
-    monkeypatch.setattr(sweep.api, "sweep", lambda *_, **__: result)
+    monkeypatch.setattr(search.api, "sweep", lambda *_, **__: result)
     assert main(["sweep", str(project_file), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["points"]
     assert [(each["problem"], bool(each["remark"])) for each in found] == [
@@ -198,7 +197,7 @@ def test_that_a_comparison_is_a_table_of_figures_and_of_changes(monkeypatch, cap
             junit=str,
             markdown=str,
         )
-        monkeypatch.setattr(compare.api, "compare", lambda *_, c=comparison, **__: c)
+        monkeypatch.setattr(runs_verb.api, "compare", lambda *_, c=comparison, **__: c)
         assert main(["compare", "a.json", "b.json"]) == code
         assert lines(capsys) == [
             "figure baseline now change",

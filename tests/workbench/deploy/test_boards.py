@@ -17,6 +17,7 @@ from workbench.errors import WorkbenchError
 from workbench.project import edits, store
 from workbench.project.board_files import SHIPPED, own_folder
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.pte.description import memory
 from workbench.targets import target_of
 
@@ -167,13 +168,13 @@ def test_that_choosing_a_board_sets_everything_and_keeps_what_no_board_decides(t
     before = make_project()
     own = {**before.target.options, "integer_io": True, "arena_cache_bytes": 1024}
     before = edits.set_target(before, TargetChoice(id=before.target.id, options=own))
-    after = boards.put(before, "renesas-ra8p1", tmp_path)
+    after = boards.put(OpenProject(before, tmp_path), "renesas-ra8p1")
     assert (after.board, after.target.id) == ("renesas-ra8p1", "ethos-u55-256")
     options = after.target.options
     assert (options["system_config"], options["memory_mode"]) == ("RA8P1", "Shared_Sram")
     assert options["arena_cache_bytes"] == 1664 * 1024
     assert options["integer_io"] is True
-    away = boards.put(after, "", tmp_path)
+    away = boards.put(OpenProject(after, tmp_path), "")
     assert (away.board, away.target) == ("", after.target)
 
 
@@ -182,7 +183,7 @@ def test_that_a_board_without_the_memory_a_mode_needs_is_refused_with_what_it_ha
     text = text.replace("Ethos_U55_High_End_Embedded", "Ethos_U85_SYS_DRAM_Mid")
     path = write(tmp_path, text=text.replace('["Shared_Sram"]', '["Dedicated_Sram_384KB"]'))
     with pytest.raises(WorkbenchError) as caught:
-        boards.put(make_project(), path.name, tmp_path)
+        boards.put(OpenProject(make_project(), tmp_path), path.name)
     (problem,) = caught.value.infos
     assert problem.code == "board-memory-missing"
     assert "RAM (sram), flash (flash)" in problem.hint
@@ -190,16 +191,16 @@ def test_that_a_board_without_the_memory_a_mode_needs_is_refused_with_what_it_ha
 
 def test_that_a_mode_changed_later_to_one_the_board_cannot_do_is_a_problem(tmp_path):
     write(tmp_path)
-    project = boards.put(make_project(), "mine.toml", tmp_path)
-    assert list(boards.problems(project, tmp_path)) == []
+    project = boards.put(OpenProject(make_project(), tmp_path), "mine.toml")
+    assert list(boards.problems(OpenProject(project, tmp_path))) == []
     options = {"system_config": "Ethos_U65_High_End", "memory_mode": "Dedicated_Sram"}
     moved = edits.set_target(project, TargetChoice(id="ethos-u65-256", options=options))
-    assert next(boards.problems(moved, tmp_path)).code == "board-memory-missing"
-    assert next(boards.warnings_of(moved, tmp_path)).code == "board-target-differs"
+    assert next(boards.problems(OpenProject(moved, tmp_path))).code == "board-memory-missing"
+    assert next(boards.warnings_of(OpenProject(moved, tmp_path))).code == "board-target-differs"
 
 
 def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_path):
-    project = boards.put(make_project(), "nxp-imx93", tmp_path)
+    project = boards.put(OpenProject(make_project(), tmp_path), "nxp-imx93")
     assert project.target.options["memory_mode"] == "Dedicated_Sram_384KB"
     assert project.target.options["arena_cache_bytes"] is None
 
@@ -207,7 +208,8 @@ def test_that_a_board_sets_its_usual_memory_mode_whatever_was_set_before(tmp_pat
 def test_that_another_clock_than_the_configurations_is_told(tmp_path):
     text = SMALL.replace('source = "made up"', 'clock_hz = 220_000_000\nsource = "made up"', 1)
     write(tmp_path, text=text.format(ram=1 << 20, flash=1 << 20))
-    (oddity,) = boards.warnings_of(boards.put(make_project(), "mine.toml", tmp_path), tmp_path)
+    on_mine = boards.put(OpenProject(make_project(), tmp_path), "mine.toml")
+    (oddity,) = boards.warnings_of(OpenProject(on_mine, tmp_path))
     assert all(clock in oddity.message for clock in ("500 MHz", "220 MHz"))
 
 
@@ -243,8 +245,8 @@ def write_placed(folder, flash):
 
 def test_that_a_program_is_fitted_to_the_memories_of_its_placement(tmp_path):
     write_placed(tmp_path, len(PROGRAM) + 1000)
-    project = boards.put(make_project(), "mine.toml", tmp_path)
-    found = of_program(project, tmp_path, PROGRAM)
+    project = boards.put(OpenProject(make_project(), tmp_path), "mine.toml")
+    found = of_program(OpenProject(project, tmp_path), PROGRAM)
     assert found.fits
     (flash,) = [f for f in found.fillings if f.name == "flash"]
     assert {demand.what: demand.bytes for demand in flash.demands} == {
@@ -253,21 +255,21 @@ def test_that_a_program_is_fitted_to_the_memories_of_its_placement(tmp_path):
     }
     # A byte less does not fit, although the other flash has room: its placement is another one.
     write_placed(tmp_path, len(PROGRAM) + 999)
-    assert [d.what for d in of_program(project, tmp_path, PROGRAM).homeless] == ["firmware"]
+    assert [d.what for d in of_program(OpenProject(project, tmp_path), PROGRAM).homeless] == ["firmware"]
 
 
 def test_that_the_placements_of_a_project_begin_with_its_own(tmp_path):
     write_placed(tmp_path, 1 << 20)
-    project = boards.put(make_project(), "mine.toml", tmp_path)
-    (first, same), (second, other) = boards.candidates(project, tmp_path)
+    project = boards.put(OpenProject(make_project(), tmp_path), "mine.toml")
+    (first, same), (second, other) = boards.candidates(OpenProject(project, tmp_path))
     assert (first, second) == ("flash", "slow flash")
     assert same == project
     assert other.target.options["system_config"] == "Ethos_U55_Deep_Embedded"
-    assert boards.placed_as(project, tmp_path, "slow flash") == other
-    assert [name for name, _ in boards.candidates(other, tmp_path)] == ["slow flash"]
+    assert boards.placed_as(OpenProject(project, tmp_path), "slow flash").project == other
+    assert [name for name, _ in boards.candidates(OpenProject(other, tmp_path))] == ["slow flash"]
     options = {**project.target.options, "memory_mode": "Sram_Only"}
     undescribed = project.model_copy(update={"target": TargetChoice(id="ethos-u55-128", options=options)})
-    assert boards.candidates(undescribed, tmp_path) == []
+    assert boards.candidates(OpenProject(undescribed, tmp_path)) == []
 
 
 def test_that_placements_of_the_shipped_boards_name_memories_and_configurations_that_are_there(tmp_path):
@@ -278,8 +280,8 @@ def test_that_placements_of_the_shipped_boards_name_memories_and_configurations_
             for placement in npu.placement:
                 assert memories >= {*placement.weights, *placement.tensors}, placement
                 assert placement.memory_mode in npu.memory_modes, placement
-            project = boards.put(make_project(), name, tmp_path, npu.devices[0])
-            for _, other in boards.candidates(project, tmp_path):
+            project = boards.put(OpenProject(make_project(), tmp_path), name, npu.devices[0])
+            for _, other in boards.candidates(OpenProject(project, tmp_path)):
                 assert not target_of(other.target.id).check(other.target, tmp_path)
 
 
@@ -288,7 +290,7 @@ def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path
     pools = needs.method_pool_bytes + needs.scratch_pool_bytes
     project = make_project(board="mine.toml")
     write(tmp_path, ram=pools, flash=len(PROGRAM))
-    found = of_program(project, tmp_path, PROGRAM)
+    found = of_program(OpenProject(project, tmp_path), PROGRAM)
     assert found.fits
     assert {f.name: f.free for f in found.fillings} == {"RAM": 0, "flash": 0}
     assert sentence(found) == "Fits Small."
@@ -296,7 +298,7 @@ def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path
     assert fitting.document(found)["fits"] is True
     assert [each["name"] for each in fitting.document(found)["fillings"]] == ["RAM", "flash"]
     write(tmp_path, ram=pools - 1, flash=len(PROGRAM) - 1)
-    found = of_program(project, tmp_path, PROGRAM)
+    found = of_program(OpenProject(project, tmp_path), PROGRAM)
     assert not found.fits
     assert f"the program needs {len(PROGRAM) / 1024:,.1f} contiguous KiB" in sentence(found)
     assert "and no SRAM or DRAM has more than" in sentence(found) or "no SRAM has" in sentence(found)
@@ -305,7 +307,7 @@ def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path
 def test_that_without_delegates_no_scratch_is_asked_for(tmp_path):
     write(tmp_path)
     program = (Path(__file__).parents[2] / "data" / "programs" / "no_delegate.pte").read_bytes()
-    found = of_program(make_project(board="mine.toml"), tmp_path, program)
+    found = of_program(OpenProject(make_project(board="mine.toml"), tmp_path), program)
     names = {d.what for f in found.fillings for d in f.demands}
     assert names == {"program", "method pool"}
 
@@ -313,7 +315,7 @@ def test_that_without_delegates_no_scratch_is_asked_for(tmp_path):
 def test_that_sizes_that_nobody_confirmed_put_the_verdict_in_doubt(tmp_path):
     text = SMALL.format(ram=1 << 20, flash=1 << 20).replace("confirmed = true", "confirmed = false")
     write(tmp_path, text=text)
-    found = of_program(make_project(board="mine.toml"), tmp_path, PROGRAM)
+    found = of_program(OpenProject(make_project(board="mine.toml"), tmp_path), PROGRAM)
     assert "secondary source: RAM, flash" in sentence(found)
     assert not fit(read(tmp_path / "mine.toml"), []).doubts
 
@@ -392,8 +394,8 @@ def test_that_a_new_project_can_be_made_for_a_board(tmp_path, capsys):
 def test_that_another_executorch_in_the_boards_sdk_is_told(tmp_path, release, differs, capsys):
     text = SMALL.format(ram=1 << 20, flash=1 << 20)
     write(own_folder(), text=f'executorch = "{release}"\n{text}')
-    project = boards.put(make_project(), "mine", tmp_path)
-    codes = [info.code for info in boards.warnings_of(project, tmp_path)]
+    project = boards.put(OpenProject(make_project(), tmp_path), "mine")
+    codes = [info.code for info in boards.warnings_of(OpenProject(project, tmp_path))]
     assert ("board-executorch-differs" in codes) == differs
     main(["doctor", "--json"])
     names = [f["name"] for f in json.loads(capsys.readouterr().out)["findings"]]
@@ -420,6 +422,6 @@ def test_that_a_board_file_has_a_size_and_must_be_there(tmp_path, monkeypatch):
 
 def test_that_a_project_whose_board_is_gone_has_one_problem_and_no_oddity(tmp_path):
     project = edits.set_board(make_project(), "nobody", make_project().target)
-    (problem,) = boards.problems(project, tmp_path)
+    (problem,) = boards.problems(OpenProject(project, tmp_path))
     assert "nobody" in problem.message
-    assert list(boards.warnings_of(project, tmp_path)) == []
+    assert list(boards.warnings_of(OpenProject(project, tmp_path))) == []

@@ -17,6 +17,7 @@ from workbench.deploy.fitting import Demand, fit, sentence
 from workbench.deploy.input_header import PictureInput, sentences
 from workbench.project import edits
 from workbench.project.model import Preprocess, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.pte.description import memory
 from workbench.results import PROGRAM_FILE, WEIGHTS_FILE, Deliverable, save_result
 from workbench.targets.ethos_u.devices import MemoryUse
@@ -105,12 +106,12 @@ def test_that_a_program_for_an_npu_that_the_board_lacks_does_not_fit(tmp_path):
     results.mkdir()
     save_result(result_of("lower"), results)
     (results / PROGRAM_FILE).write_bytes(PROGRAM)
-    project = boards.put(make_project(), "mine.toml", tmp_path)
+    project = boards.put(OpenProject(make_project(), tmp_path), "mine.toml")
     wrong = edits.set_target(project, choice("ethos-u55-256"))
-    found = fitting.of_results(wrong, tmp_path, results)
+    found = fitting.of_results(OpenProject(wrong, tmp_path), results)
     assert (found.fits, found.absent) == (False, "ethos-u55-256")
     assert "ethos-u55-256" in sentence(found)
-    assert fitting.of_results(project, tmp_path, results).absent == ""
+    assert fitting.of_results(OpenProject(project, tmp_path), results).absent == ""
 
 
 def test_that_departures_from_a_board_are_told_one_by_one(board, tmp_path):
@@ -134,13 +135,13 @@ def test_that_a_result_is_fitted_with_the_weights_beside_it(tmp_path):
     save_result(result_of("lower"), results)
     (results / PROGRAM_FILE).write_bytes(PROGRAM)
     project = make_project()
-    assert fitting.of_results(project, tmp_path, results) is None
-    project = boards.put(project, "mine.toml", tmp_path)
-    plain = fitting.of_results(project, tmp_path, results)
+    assert fitting.of_results(OpenProject(project, tmp_path), results) is None
+    project = boards.put(OpenProject(project, tmp_path), "mine.toml")
+    plain = fitting.of_results(OpenProject(project, tmp_path), results)
     assert plain.fits
     assert sum(f.used for f in plain.fillings if f.kind == "flash") == len(PROGRAM)
     (results / WEIGHTS_FILE).write_bytes(bytes(5000))
-    apart = fitting.of_results(project, tmp_path, results)
+    apart = fitting.of_results(OpenProject(project, tmp_path), results)
     assert sum(f.used for f in apart.fillings if f.kind == "flash") == len(PROGRAM) + 5000
 
 
@@ -311,7 +312,7 @@ def test_that_one_component_holds_all_kinds_of_quantizing():
 
 def test_that_a_target_elsewhere_has_no_board(tmp_path):
     project = edits.set_target(make_project(), choice())
-    assert fitting.of_results(project, tmp_path, tmp_path) is None
+    assert fitting.of_results(OpenProject(project, tmp_path), tmp_path) is None
 
 
 MEMORIES = {

@@ -29,6 +29,7 @@ from workbench.deploy.program_parts import program_parts
 from workbench.project import edits
 from workbench.project.board_files import SHIPPED
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.pte.description import describe
 from workbench.results import AppliedRewrite, LowerResult
 from workbench.targets.ethos_u.devices import MemoryUse
@@ -45,8 +46,8 @@ def facts_of(name="u55.pte", folder=Path(), weights=None, board="", target=None)
     if target is not None:
         project = edits.set_target(project, target)
     if board:
-        project = boards.put(project, board, folder)
-    return gather(project, folder, (PROGRAMS / name).read_bytes(), weights)
+        project = boards.put(OpenProject(project, folder), board)
+    return gather(OpenProject(project, folder), (PROGRAMS / name).read_bytes(), weights)
 
 
 def note(facts, rewrites=()):

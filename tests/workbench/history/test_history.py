@@ -23,6 +23,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.edits import restore_rules
+from workbench.project.opened import OpenProject
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def evaluated(tmp_path, project_file):
     cache = Cache(tmp_path / "cache")
 
     def run(project, *stages):
-        planned = plan(project, project_file.parent, cache)
+        planned = plan(OpenProject(project, project_file.parent), cache)
         for stage in stages:
             with cache.writing(planned.key(stage)) as folder:
                 write_result(stage, folder)

@@ -95,7 +95,7 @@ def test_that_arrays_of_lists_are_named_by_their_number_and_one_process_computes
     assert requests[0]["outputs"] == [["int8", [2]]]
     assert [kind for kind, _ in requests[0]["arrays"]] == ["<f4", "<i8"]
     assert [request["name"] for request in requests] == ["a::b", "a::c"]
-    assert modules == ["workbench.engine.cpu_operators"]
+    assert modules == ["workbench.engine.ethos_u.cpu_operators"]
 
 
 def test_that_what_an_operator_refuses_is_the_users_problem(log):

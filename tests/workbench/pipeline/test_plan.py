@@ -17,6 +17,7 @@ from workbench.pipeline.stages import STAGES, optional_stages, stages_until
 from workbench.project import edits
 from workbench.project.board_files import board_file
 from workbench.project.model import DataSource, Evaluation, ModelSource, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.toolchains.versions import tool_version, tool_versions
 
 
@@ -29,7 +30,7 @@ def folder(tmp_path):
 
 
 def keys(project, folder):
-    return {s.id: s.key for s in plan(project, folder, Cache(folder / "cache")).stages}
+    return {s.id: s.key for s in plan(OpenProject(project, folder), Cache(folder / "cache")).stages}
 
 
 def changed(before, after):
@@ -99,7 +100,7 @@ def test_that_a_changed_module_beside_the_model_changes_the_keys(folder):
 
 
 def test_that_a_missing_model_blocks_everything_and_says_so(folder):
-    planned = plan(make_project(model=ModelSource(spec="gone.pt2")), folder, Cache(folder / "c"))
+    planned = plan(OpenProject(make_project(model=ModelSource(spec="gone.pt2")), folder), Cache(folder / "c"))
     assert {s.state for s in planned.stages} == {"blocked"}
     assert "gone.pt2" in planned.stages[0].reason
 
@@ -113,9 +114,9 @@ def test_that_a_finished_stage_is_cached_and_a_damaged_one_is_not(folder):
     key = keys(make_project(), folder)["import_model"]
     with cache.writing(key) as out:
         (out / "result.json").write_text(json.dumps({"a": 1}))
-    assert plan(make_project(), folder, cache).of("import_model").state == "cached"
+    assert plan(OpenProject(make_project(), folder), cache).of("import_model").state == "cached"
     (cache.folder(key) / "result.json").write_text("{")
-    assert plan(make_project(), folder, cache).of("import_model").state == "stale"
+    assert plan(OpenProject(make_project(), folder), cache).of("import_model").state == "stale"
 
 
 def touch(path):
@@ -124,7 +125,7 @@ def touch(path):
 
 def test_that_a_plan_names_the_files_that_its_keys_describe(folder):
     made = make_project(model=ModelSource(spec="model.py:net"), calibration=DataSource(spec="data.npy"))
-    planned = plan(made, folder, Cache(folder / "cache"))
+    planned = plan(OpenProject(made, folder), Cache(folder / "cache"))
     files = {Path(file.path).name: file for file in planned.files}
     assert {"model.py", "layers.py", "data.npy"} <= set(files)
     assert files["layers.py"].stages == ("import_model",)
@@ -134,7 +135,7 @@ def test_that_a_plan_names_the_files_that_its_keys_describe(folder):
 
 def test_that_a_changed_file_fails_the_stages_that_depend_on_it_and_no_other(folder):
     made = make_project(model=ModelSource(spec="model.py:net"), calibration=DataSource(spec="data.npy"))
-    planned = plan(made, folder, Cache(folder / "cache"))
+    planned = plan(OpenProject(made, folder), Cache(folder / "cache"))
     touch(folder / "data.npy")
     assert not planned.is_valid
     planned.check_files("prepare")
@@ -149,7 +150,7 @@ def test_that_a_picture_that_comes_or_goes_makes_a_plan_invalid(folder):
     (folder / "pictures" / "cats").mkdir(parents=True)
     (folder / "pictures" / "cats" / "one.png").write_bytes(b"1")
     made = make_project(model=ModelSource(spec="model.py:net"), calibration=DataSource(spec="pictures"))
-    planned = plan(made, folder, Cache(folder / "cache"))
+    planned = plan(OpenProject(made, folder), Cache(folder / "cache"))
     assert planned.is_valid
     (folder / "pictures" / "cats" / "two.png").write_bytes(b"2")
     assert not planned.is_valid
@@ -158,7 +159,7 @@ def test_that_a_picture_that_comes_or_goes_makes_a_plan_invalid(folder):
 def test_that_results_that_come_are_seen_when_a_plan_is_looked_up_again(folder):
     cache = Cache(folder / "cache")
     project = make_project(target=TargetChoice(id="formats"))
-    planned = plan(project, folder, cache)
+    planned = plan(OpenProject(project, folder), cache)
     with cache.writing(planned.key("export")) as out:
         (out / "result.json").write_text("{}")
     again = planned.looked_up(cache)
@@ -199,7 +200,7 @@ FROM_EVALUATION = {"evaluate", "verify", "run"}
         (lambda p: edits.fix_range(p, "x", -1.0, 1.0), AFTER_PREPARE - {"prepare", "calibrate"}),
         (lambda p: edits.assign(p, "module_name", "a", "cpu"), {"lower", "verify", "run", "package"}),
         (lambda p: edits.train_by(p, "teach.py:train"), set()),
-        (lambda p: boards.put(p, "himax-we2", Path()), {"lower", "verify", "run", "package"}),
+        (lambda p: boards.put(OpenProject(p, Path()), "himax-we2"), {"lower", "verify", "run", "package"}),
     ],
 )
 def test_that_each_part_of_a_project_decides_the_stages_that_read_it(rich, edit, stale):
@@ -236,7 +237,7 @@ def test_that_training_starts_from_the_project_without_its_trained_weights(rich)
     cache = Cache(rich / "cache")
 
     def start(made):
-        return reading_of(made, rich, cache, "training")
+        return reading_of(OpenProject(made, rich), cache, "training")
 
     assert start(edits.use_trained(project, "trained.safetensors")) == start(project)
     taught = edits.train_by(project, "teach.py:train")
@@ -271,7 +272,7 @@ def test_that_the_board_and_its_firmware_decide_what_is_simulated(folder, tmp_pa
 
 
 def test_that_a_file_that_went_has_changed(folder):
-    planned = plan(make_project(), folder, Cache(folder / "cache"))
+    planned = plan(OpenProject(make_project(), folder), Cache(folder / "cache"))
     (fact,) = [f for f in planned.files if f.path.endswith("layers.py")]
     assert fact.is_unchanged
     (folder / "layers.py").unlink()
@@ -296,7 +297,7 @@ def test_that_a_version_is_that_of_the_installed_package():
 
 
 def read(project, folder, name):
-    return reading_of(project, folder, Cache(folder / "cache"), name)
+    return reading_of(OpenProject(project, folder), Cache(folder / "cache"), name)
 
 
 def test_that_another_config_of_a_rule_is_another_key(folder):
@@ -343,7 +344,7 @@ def test_that_quality_is_measured_with_its_own_data_or_that_of_the_calibration(r
 
 def test_that_the_package_holds_what_is_known_of_the_board(folder):
     assert read(make_project(), folder, "board") == ""
-    project = boards.put(make_project(), "himax-we2", Path())
+    project = boards.put(OpenProject(make_project(), Path()), "himax-we2")
     file = board_file("himax-we2", folder)
     assert read(project, folder, "board") == Digests().of(file)
 

@@ -20,6 +20,7 @@ from workbench.pipeline.resolution import (
 from workbench.project import edits
 from workbench.project.configs import QuantConfig
 from workbench.project.model import DataSource, Preprocess, Rule, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.results import NodeAnnotation, PrepareResult
 from workbench.targets.ethos_u.corrections import CORRECTIONS
 
@@ -42,13 +43,13 @@ DATA = DataSource(spec="data.npy")
 def told(folder, *rules, graph=None, prepared=None, **fields):
     """Return level, code and place of every problem of a project with these rules."""
     project = make_project(*rules, **{"calibration": DATA, **fields})
-    found = problems(project, folder, graph, prepared)
+    found = problems(OpenProject(project, folder), graph, prepared)
     return [(p.level, p.info.code, p.info.where.id) for p in found]
 
 
 def hints(folder, *rules):
     project = make_project(*rules, calibration=DATA)
-    return [p.info.hint for p in problems(project, folder, snapshot(), None)]
+    return [p.info.hint for p in problems(OpenProject(project, folder), snapshot(), None)]
 
 
 def test_that_a_project_in_order_has_no_problem(folder):
@@ -74,7 +75,7 @@ def test_that_an_unknown_device_is_the_only_error_of_its_options(folder):
     project = make_project(GLOBAL, calibration=DATA).model_copy(
         update={"target": TargetChoice(id="ethos-u1-1")}
     )
-    found = problems(project, folder, None)
+    found = problems(OpenProject(project, folder), None)
     assert [p.info.code for p in found if p.level == "error"] == ["target-unknown"]
 
 
@@ -89,7 +90,7 @@ def test_that_a_config_that_the_device_refuses_is_an_error_of_its_rule(folder):
 def test_that_a_problem_of_several_rules_is_told_once(folder):
     project = make_project(GLOBAL, rule("r2", "node_name", "linear", "uint8"), calibration=DATA)
     twice = project.model_copy(update={"rules": (*project.rules, project.rules[1])})
-    found = [p.info.code for p in problems(twice, folder, None)]
+    found = [p.info.code for p in problems(OpenProject(twice, folder), None)]
     assert found == ["rule-not-supported"]
 
 
@@ -112,7 +113,7 @@ def test_that_a_rule_that_never_wins_is_told_with_what_overrides_it(folder):
     rules = (GLOBAL, rule("r2", "module_name", "head", "a16w8"), rule("r3", "module_name", "head", "a8w4"))
     # Two rules for one module: the later call wins.
     project = make_project(*rules, calibration=DATA)
-    found = problems(project, folder, snapshot(), None)
+    found = problems(OpenProject(project, folder), snapshot(), None)
     assert [(p.info.code, p.info.where.id) for p in found] == [("rule-overridden", "r2")]
     assert "a8w4" in found[0].info.message
     assert "a8w8" not in found[0].info.message
@@ -188,12 +189,12 @@ def test_that_pinned_ranges_of_lost_tensors_are_warned_of(folder):
     for tensor in ("relu", "made", "gone"):
         project = edits.fix_range(project, tensor, -1.0, 1.0)
     prepared = PrepareResult(observers=1, annotations=(note("made"),))
-    found = problems(project, folder, snapshot(), prepared)
+    found = problems(OpenProject(project, folder), snapshot(), prepared)
     assert [(p.level, p.info.code, p.info.where.id) for p in found] == [
         ("warning", "fixed-range-lost", "gone")
     ]
-    assert problems(project, folder, snapshot(), None) == []
-    assert problems(project, folder, None, prepared) == []
+    assert problems(OpenProject(project, folder), snapshot(), None) == []
+    assert problems(OpenProject(project, folder), None, prepared) == []
 
 
 def test_that_range_methods_of_lost_tensors_and_modules_are_warned_of(folder):
@@ -208,7 +209,7 @@ def test_that_range_methods_of_lost_tensors_and_modules_are_warned_of(folder):
     ):
         project = edits.choose_method(project, scope, match, "mse")
     prepared = PrepareResult(observers=1, annotations=(note("made", module="head"),))
-    found = problems(project, folder, snapshot(), prepared)
+    found = problems(OpenProject(project, folder), snapshot(), prepared)
     assert {(p.info.code, p.info.where.kind, p.info.where.id) for p in found} == {
         ("range-method-lost", "tensor", "gone"),
         ("range-method-lost", "module", "lost"),
@@ -243,18 +244,24 @@ PER_TENSOR_4 = QuantConfig.model_validate({"weight": {"bits": 4, "per_channel": 
 )
 def test_that_operators_that_the_tools_reject_are_warned_of(folder, config, target, refused):
     project, graph = transposed(config, target)
-    found = [p.info.code for p in problems(project, folder, graph, None)]
+    found = [p.info.code for p in problems(OpenProject(project, folder), graph, None)]
     assert ("operator-not-supported" in found) == refused
 
 
 def test_that_operators_kept_off_or_left_in_float_are_not_rejected(folder):
     project, graph = transposed("a16w8")
     off = edits.assign(project, "node_name", "up", "cpu")
-    assert "operator-not-supported" not in [p.info.code for p in problems(off, folder, graph, None)]
+    assert "operator-not-supported" not in [
+        p.info.code for p in problems(OpenProject(off, folder), graph, None)
+    ]
     left = PrepareResult(observers=1, annotations=(note("up", quantized=False),))
     quantized = PrepareResult(observers=1, annotations=(note("up"),))
-    assert "operator-not-supported" not in [p.info.code for p in problems(project, folder, graph, left)]
-    assert "operator-not-supported" in [p.info.code for p in problems(project, folder, graph, quantized)]
+    assert "operator-not-supported" not in [
+        p.info.code for p in problems(OpenProject(project, folder), graph, left)
+    ]
+    assert "operator-not-supported" in [
+        p.info.code for p in problems(OpenProject(project, folder), graph, quantized)
+    ]
 
 
 def test_that_sixteen_bit_products_are_warned_of_at_their_rule(folder):
@@ -267,7 +274,7 @@ def test_that_sixteen_bit_products_are_warned_of_at_their_rule(folder):
 
 def test_that_graph_and_report_come_from_the_cache(folder):
     project, cache = make_project(GLOBAL), Cache(folder / "cache")
-    planned = plan(project, folder, cache)
+    planned = plan(OpenProject(project, folder), cache)
     assert float_graph(planned, cache) is None
     assert prepared_result(planned, cache) is None
     for stage in ("export", "prepare"):
@@ -292,7 +299,7 @@ def test_that_a_folder_of_pictures_without_preprocess_is_warned_of(folder, prepr
 def test_that_a_quantized_operator_is_not_rejected_for_a_precision_it_does_not_have(folder, config):
     project, graph = transposed(config)
     quantized = PrepareResult(observers=1, annotations=(note("up"),))
-    found = [p.info.code for p in problems(project, folder, graph, quantized)]
+    found = [p.info.code for p in problems(OpenProject(project, folder), graph, quantized)]
     assert "operator-not-supported" not in found
 
 
@@ -301,7 +308,11 @@ def test_that_the_code_of_a_plugin_decides_what_its_rule_matches(folder):
     finder = rule("r2", "finder", "own.py:first", "a16w8")
     prepared = PrepareResult(observers=1, annotations=(note("conv2d"),))
     project = make_project(GLOBAL, finder, calibration=DATA)
-    (found,) = [p.info for p in problems(project, folder, snapshot(), prepared) if p.info.where.id == "r2"]
+    (found,) = [
+        p.info
+        for p in problems(OpenProject(project, folder), snapshot(), prepared)
+        if p.info.where.id == "r2"
+    ]
     assert found.code == "rule-unmatched"
     assert found.hint
     assert found.hint != hints(folder, GLOBAL, rule("r2", "module_name", "qqqq", "a16w8"))[0]
@@ -310,9 +321,11 @@ def test_that_the_code_of_a_plugin_decides_what_its_rule_matches(folder):
 def test_that_nothing_is_told_of_rules_before_they_are_resolved(folder):
     project = make_project(GLOBAL, rule("r2", "module_name", "none", "a16w8"), calibration=DATA)
     resolution = resolve_graph(project, snapshot())
-    assert [w.code for w in warnings(project, folder, snapshot(), resolution)] == ["rule-unmatched"]
-    assert list(warnings(project, folder, snapshot(), None)) == []
-    assert list(warnings(project, folder, None, resolution)) == []
+    assert [w.code for w in warnings(OpenProject(project, folder), snapshot(), resolution)] == [
+        "rule-unmatched"
+    ]
+    assert list(warnings(OpenProject(project, folder), snapshot(), None)) == []
+    assert list(warnings(OpenProject(project, folder), None, resolution)) == []
 
 
 def test_that_parameters_and_nodes_without_a_rule_are_no_operators_of_a_rule(folder):
@@ -331,5 +344,5 @@ def test_that_only_quantized_operators_are_compiled_wrongly(folder, config, quan
     """A negation is compiled wrongly where its correction is off."""
     project, graph = transposed(config, operator="aten.neg.default")
     report = PrepareResult(observers=1, annotations=(note("up", quantized=quantized),))
-    found = [p.info.code for p in problems(project, folder, graph, report)]
+    found = [p.info.code for p in problems(OpenProject(project, folder), graph, report)]
     assert found == ["correction-switched-off"] * told

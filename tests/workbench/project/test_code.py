@@ -16,6 +16,7 @@ from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.project import project_code
 from workbench.project.model import DataSource, ModelSource, Project
+from workbench.project.opened import OpenProject
 from workbench.project.project_code import SAMPLES, code_used, is_bundled, read_code, read_folder
 from workbench.project.trust import named_code, unread_files
 
@@ -30,11 +31,11 @@ def folder(tmp_path):
 
 
 def uses(project, folder):
-    return {use.option: use for use in code_used(project, folder)}
+    return {use.option: use for use in code_used(OpenProject(project, folder))}
 
 
 def test_that_a_callable_is_code_with_the_files_that_it_imports(folder):
-    (use,) = code_used(make_project(), folder)
+    (use,) = code_used(OpenProject(make_project(), folder))
     assert (use.option, use.why) == ("model.spec", "runs model.py, function net")
     assert [file.name for file in use.files] == ["model.py", "layers.py"]
     assert use.instead == ""
@@ -43,17 +44,17 @@ def test_that_a_callable_is_code_with_the_files_that_it_imports(folder):
 def test_that_a_program_is_code_only_where_it_may_run_some(folder):
     shutil.copy(PLAIN, folder / "plain.pt2")
     plain = make_project(model=ModelSource(spec="plain.pt2"))
-    assert code_used(plain, folder) == []
-    assert read_code(plain, folder).places == {}
-    assert read_code(plain, folder).digest == ""
+    assert code_used(OpenProject(plain, folder)) == []
+    assert read_code(OpenProject(plain, folder)).places == {}
+    assert read_code(OpenProject(plain, folder)).digest == ""
     with zipfile.ZipFile(PLAIN) as old, zipfile.ZipFile(folder / "bad.pt2", "w") as new:
         for name in old.namelist():
             content = old.read(name).replace(b"torch.ops.aten.linear", b"torch.ops.evil.linear")
             new.writestr(name, content)
     bad = make_project(model=ModelSource(spec="bad.pt2"))
-    (use,) = code_used(bad, folder)
+    (use,) = code_used(OpenProject(bad, folder))
     assert use.why.startswith("bad.pt2 calls torch.ops.evil.linear")
-    code = read_code(bad, folder)
+    code = read_code(OpenProject(bad, folder))
     digest = hashlib.sha256((folder / "bad.pt2").read_bytes()).hexdigest()
     assert code.places == {str(folder / "bad.pt2"): digest}
     assert code.files == (folder / "bad.pt2",)
@@ -72,7 +73,7 @@ def test_that_every_reference_has_a_use_of_its_own(folder):
     found = uses(project, folder)
     assert set(found) == {"model.spec", "calibration.spec"}
     assert found["calibration.spec"].files == (folder / "data.py",)
-    code = read_code(project, folder)
+    code = read_code(OpenProject(project, folder))
     assert list(code.places) == [str(folder)]
     assert code.files[:3] == (folder / "model.py", folder / "layers.py", folder / "data.py")
     assert code.search == (folder,)
@@ -83,14 +84,14 @@ def test_that_code_elsewhere_is_read_with_its_folder(folder, tmp_path_factory):
     (other / "net.py").write_text("def net(): ...\n")
     (other / "beside.py").write_text("Y = 2\n")
     project = make_project(model=ModelSource(spec=f"{other / 'net.py'}:net"))
-    code = read_code(project, folder)
+    code = read_code(OpenProject(project, folder))
     assert [read.path for read in code.folders] == [other]
     assert set(code.folders[0].files) == {"net.py", "beside.py"}
     assert set(code.places) == {str(other)}
     inner = folder / "inner"
     inner.mkdir()
     (inner / "net.py").write_text("def net(): ...\n")
-    below = read_code(make_project(model=ModelSource(spec="inner/net.py:net")), folder)
+    below = read_code(OpenProject(make_project(model=ModelSource(spec="inner/net.py:net")), folder))
     assert [read.path for read in below.folders] == [folder]
     assert below.search == (folder, inner)
 
@@ -171,7 +172,7 @@ def test_that_a_file_that_cannot_be_read_hides_no_code_and_is_told(
         "no permission": lambda: forbidden(path, monkeypatch),
     }
     make[kind]()
-    code = read_code(make_project(), folder)
+    code = read_code(OpenProject(make_project(), folder))
     assert list(code.folders[0].files) == ["layers.py", "model.py"]
     assert list(code.folders[0].unread) == ["x.py"]
     assert list(code.places) == [str(folder)]
@@ -220,7 +221,7 @@ def test_that_a_named_file_that_cannot_be_read_is_refused_before_the_question(fo
     (folder / "model.py").unlink()
     os.mkfifo(folder / "model.py")
     with refused("file-unreadable") as caught:
-        named_code(make_project(), folder)
+        named_code(OpenProject(make_project(), folder))
     assert caught.value.infos[0].where.id == str(folder / "model.py")
 
 
@@ -237,7 +238,7 @@ def test_that_a_named_file_that_cannot_be_read_is_refused_before_the_question(fo
 )
 def test_that_an_invalid_reference_hides_no_code(folder, change):
     raw = {**make_project().model_dump(mode="json"), "model": {"spec": "this:c"}, **change}
-    code = read_code(Project.model_validate(raw), folder)
+    code = read_code(OpenProject(Project.model_validate(raw), folder))
     assert list(code.places) == ["this:c"]
     assert code.callables == {"this:c"}
 
@@ -263,8 +264,8 @@ def test_that_only_files_of_the_program_itself_are_bundled(folder):
     assert not is_bundled(SAMPLES.parent / "plugins" / "example.py")
     assert not is_bundled(folder / "model.py")
     sample = make_project(model=ModelSource(spec=f"{SAMPLES / 'digits' / 'model.py'}:digits_net"))
-    assert code_used(sample, folder) == []
-    code = read_code(sample, folder)
+    assert code_used(OpenProject(sample, folder)) == []
+    code = read_code(OpenProject(sample, folder))
     assert code.places == {}
     assert code.files == ()
     assert code.search == (SAMPLES / "digits",)
@@ -311,7 +312,7 @@ def test_that_arrays_are_no_code_whatever_is_in_them(folder):
 
 
 def test_that_a_package_is_asked_about_by_name_and_not_read(folder):
-    code = read_code(make_project(model=ModelSource(spec="shutil:disk_usage")), folder)
+    code = read_code(OpenProject(make_project(model=ModelSource(spec="shutil:disk_usage")), folder))
     assert list(code.places) == ["shutil:disk_usage"]
     assert (code.folders, code.search) == ((), ())
     (use,) = code.uses

@@ -6,6 +6,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import graph_notes, store
 from workbench.project.model import QUERIES_AT_MOST, Bookmark
+from workbench.project.opened import OpenProject
 
 PLACE = Bookmark(name="stem", level="export", expanded=("stem/",), scale=0.8, anchor="conv2d")
 
@@ -45,5 +46,5 @@ def test_that_no_more_searches_are_kept_than_there_are_colours():
 def test_that_notes_make_no_result_stale(tmp_path):
     cache, project = Cache(tmp_path / "cache"), make_project()
     noted = graph_notes.keep_query(graph_notes.keep_bookmark(project, PLACE), "conv")
-    keys = [[s.key for s in plan(p, tmp_path, cache).stages] for p in (project, noted)]
+    keys = [[s.key for s in plan(OpenProject(p, tmp_path), cache).stages] for p in (project, noted)]
     assert keys[0] == keys[1]

@@ -13,6 +13,7 @@ from workbench.pipeline.resolution import taken_by_plugins
 from workbench.project import edits, plugins, store
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource
+from workbench.project.opened import OpenProject
 from workbench.project.project_code import code_used
 from workbench.project.rules import ModuleRef, NodeRef, resolve
 from workbench.results import NodeAnnotation, PrepareResult
@@ -83,7 +84,7 @@ def test_that_rules_that_take_what_no_plugin_has_are_problems(folder):
         rule("r4", "node_name", "conv", QuantConfig(activation=Activation(observer=observer))),
         plugins=("own.py",),
     )
-    found = {info.where.id: info.code for info in plugins.problems(made, folder)}
+    found = {info.where.id: info.code for info in plugins.problems(OpenProject(made, folder))}
     assert found == {"r2": "plugin-item-unknown", "r3": "plugin-missing", "r4": "plugin-item-unknown"}
 
 
@@ -100,7 +101,7 @@ def test_that_what_a_plugin_has_is_named_or_the_list_that_it_lacks(folder):
         rule("r2", "finder", "own.py:First", "a8w8"),
         plugins=("own.py",),
     )
-    config, finder = plugins.problems(made, folder)
+    config, finder = plugins.problems(OpenProject(made, folder))
     assert config.code == finder.code == "plugin-item-unknown"
     assert "narrow" in config.hint
     assert "FINDERS" in finder.hint
@@ -116,9 +117,9 @@ def test_that_a_plugin_that_is_too_large_says_so(folder, monkeypatch):
 
 def test_that_only_what_rules_use_asks_for_trust(folder):
     made = make_project(rule("r1", "global"), model=ModelSource(spec="net.pt2"), plugins=("own.py",))
-    assert code_used(made, folder) == []
+    assert code_used(OpenProject(made, folder)) == []
     made = edits.assign(made, "finder", "own.py:First", "own.py:narrow")
-    assert [use.why for use in code_used(made, folder)] == [
+    assert [use.why for use in code_used(OpenProject(made, folder))] == [
         "runs own.py, function First",
         "runs own.py, function narrow",
     ]
@@ -134,10 +135,10 @@ def test_that_the_content_of_a_used_plugin_is_part_of_the_keys(folder):
         calibration=DataSource(spec="data.npz"),
         plugins=("own.py",),
     )
-    before = plan(made, folder, cache)
-    assert plan(edits.withdraw_plugin(made, "own.py"), folder, cache) == before
+    before = plan(OpenProject(made, folder), cache)
+    assert plan(OpenProject(edits.withdraw_plugin(made, "own.py"), folder), cache) == before
     (folder / "own.py").write_text(OWN + "# edited")
-    after = plan(made, folder, cache)
+    after = plan(OpenProject(made, folder), cache)
     assert after.key("export") == before.key("export")
     assert after.key("prepare") != before.key("prepare")
 

@@ -12,6 +12,7 @@ from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.project import sources
 from workbench.project.model import DataSource, Evaluation, ModelSource, Tokenization
+from workbench.project.opened import OpenProject
 from workbench.project.sources import (
     callable_reference,
     data_reference,
@@ -135,7 +136,7 @@ def whole(folder):
 
 
 def test_that_everything_a_project_names_is_listed_by_its_option(folder):
-    named = {option: ref.path.name for option, ref in references(whole(folder), folder)}
+    named = {option: ref.path.name for option, ref in references(OpenProject(whole(folder), folder))}
     assert named == {
         "model.spec": "model.py",
         "model.inputs": "in.npz",
@@ -148,11 +149,11 @@ def test_that_everything_a_project_names_is_listed_by_its_option(folder):
         "evaluation.data.labels": "l.npy",
         "evaluation.metric": "m.py",
     }
-    assert [option for option, _ in references(make_project(), folder)] == ["model.spec"]
+    assert [option for option, _ in references(OpenProject(make_project(), folder))] == ["model.spec"]
 
 
 def test_that_all_that_is_missing_is_told_at_once(folder):
-    found = missing(whole(folder), folder)
+    found = missing(OpenProject(whole(folder), folder))
     assert set(found.codes) == {"source-file-missing"}
     assert [info.where.id for info in found.infos] == [
         "model.inputs",
@@ -165,9 +166,9 @@ def test_that_all_that_is_missing_is_told_at_once(folder):
         "evaluation.data.labels",
         "evaluation.metric",
     ]
-    assert missing(make_project(), folder) is None
+    assert missing(OpenProject(make_project(), folder)) is None
     absent = make_project(model=ModelSource(spec="no_such_package.at_all:f"))
-    assert missing(absent, folder).codes == ("module-not-installed",)
+    assert missing(OpenProject(absent, folder)).codes == ("module-not-installed",)
 
 
 def test_that_text_is_read_where_the_samples_are_text():
@@ -209,9 +210,9 @@ def test_that_a_module_is_found_as_python_would_without_importing_it(tmp_path, m
 
 def test_that_a_module_that_is_not_installed_is_missing(tmp_path):
     project = make_project(model=ModelSource(spec="nowhere_at_all:net"))
-    problem = sources.missing(project, tmp_path)
+    problem = sources.missing(OpenProject(project, tmp_path))
     assert problem.codes == ("module-not-installed",)
-    assert sources.missing(make_project(model=ModelSource(spec="json:loads")), tmp_path) is None
+    assert sources.missing(OpenProject(make_project(model=ModelSource(spec="json:loads")), tmp_path)) is None
 
 
 @for_each(

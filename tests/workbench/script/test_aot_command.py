@@ -14,6 +14,7 @@ from workbench.cli import main
 from workbench.errors import WorkbenchError
 from workbench.project import edits, store
 from workbench.project.model import DataSource, Rule, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.script.aot_arm_compiler import give_command, take_command
 from workbench.targets import target_of
 
@@ -204,7 +205,7 @@ def test_that_files_that_are_there_are_named_and_replaced_only_on_demand(tmp_pat
 
 def given(project, tmp_path):
     (tmp_path / "net.pt2").write_bytes(b"")
-    return give_command(project, tmp_path, tmp_path / "out" / "my model.py")
+    return give_command(OpenProject(project, tmp_path), tmp_path / "out" / "my model.py")
 
 
 def test_that_a_plain_project_is_one_command(tmp_path):

@@ -15,6 +15,7 @@ from tests.fakes.projects import make_project
 from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource, Preprocess, Tokenization
+from workbench.project.opened import OpenProject
 from workbench.results import WeightsTaken
 from workbench.script.model_and_data import (
     data_part,
@@ -91,7 +92,7 @@ def executed(text, folder, **names):
 def samples(project, folder, inputs, names=("x",), loaded=None):
     """Return what the written function yields."""
     scope = executed(
-        data_part(project, folder),
+        data_part(OpenProject(project, folder)),
         folder,
         torch=fake_torch(loaded),
         input_names=names,
@@ -254,7 +255,7 @@ def test_that_the_centre_of_a_picture_is_cut_out(tmp_path):
 def model(project, folder, loaded=None, **options):
     """Return the model and inputs of a written ``load_model``, and how they were exported."""
     made, exported = Model(), []
-    text = model_part(project, folder, branches=False, **options)
+    text = model_part(OpenProject(project, folder), branches=False, **options)
     (folder / "mine.py").write_text("def net(): ...\n")
     scope = executed(text, folder, torch=fake_torch(loaded, exported))
     scope["from_file"] = lambda file, name: lambda: (made, tensor([1.0]))
@@ -445,7 +446,7 @@ def test_that_shards_of_an_index_lie_beside_it(tmp_path):
 def test_that_operators_of_branches_get_the_modules_that_rules_name(tmp_path, spec, kind, branches, named):
     (tmp_path / "mine.py").write_text("def net(): ...\n")
     project = edits.set_model(make_project(), ModelSource(spec=spec))
-    text = model_part(edits.assign(project, kind, "body", "a8w8"), tmp_path, branches=branches)
+    text = model_part(OpenProject(edits.assign(project, kind, "body", "a8w8"), tmp_path), branches=branches)
     assert named in text
     assert ("name_modules(" in text) == bool(named)
 

@@ -9,6 +9,7 @@ from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig, Weight
 from workbench.project.model import Rule, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.script import quantizer
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import CORRECTIONS
@@ -76,7 +77,7 @@ def run(project, folder=None):
         "ethosu": SimpleNamespace(VelaExternalBlockPlacements=lambda **given: given),
     }
     names |= {row.function: row.function for row in REWRITES}
-    exec(quantizer.quantizer_part(project, folder), names)
+    exec(quantizer.quantizer_part(OpenProject(project, folder)), names)
     return names
 
 
@@ -200,7 +201,7 @@ def test_that_plug_ins_are_called_with_what_they_take(tmp_path):
         ),
         plugins=("own.py",),
     )
-    text = quantizer.quantizer_part(project, tmp_path)
+    text = quantizer.quantizer_part(OpenProject(project, tmp_path))
     lines = [
         line.strip() for line in text.splitlines() if line.strip().startswith(("made.set_", "made.add_"))
     ]
@@ -267,12 +268,14 @@ def test_that_the_compile_spec_has_the_options_of_the_target():
 
 
 def test_that_passes_are_configured_where_an_option_differs():
-    text = quantizer.quantizer_part(with_options(softmax="STABLE", positive_infinity=200.0), None)
+    text = quantizer.quantizer_part(
+        OpenProject(with_options(softmax="STABLE", positive_infinity=200.0), None)
+    )
     assert "config.softmax = passes.SoftmaxDecompositionConfig['STABLE']" in text
     assert "leaky_relu" not in text
     assert "QuantizeInfConfig(-256.0, 200.0)" in text
     assert text.index("set_pass_pipeline_config") > text.index("QuantizeInfConfig")
-    assert "QuantizeInfConfig" not in quantizer.quantizer_part(make_project(), None)
+    assert "QuantizeInfConfig" not in quantizer.quantizer_part(OpenProject(make_project(), None))
 
 
 @for_each(
@@ -328,10 +331,10 @@ def test_that_an_own_ini_lies_at_hand_under_one_name(tmp_path):
         options={"config_ini": "my vela.ini", "system_config": "Mine", "memory_mode": "Flash"},
     )
     project = edits.set_target(make_project(), choice)
-    (text,) = quantizer.own_ini_part(project, tmp_path)
+    (text,) = quantizer.own_ini_part(OpenProject(project, tmp_path))
     assert "[System_Config.Mine]" in text
     # Vela gives an NPU the bandwidth of its port only under a name that begins with its family.
     assert "[System_Config.Ethos_U55_Mine]" in text
     compile(text, "part", "exec")
-    assert quantizer.own_ini_part(make_project(), tmp_path) == []
-    assert "config_ini='" in quantizer.quantizer_part(project, tmp_path)
+    assert quantizer.own_ini_part(OpenProject(make_project(), tmp_path)) == []
+    assert "config_ini='" in quantizer.quantizer_part(OpenProject(project, tmp_path))

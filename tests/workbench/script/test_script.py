@@ -11,6 +11,7 @@ from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.script import quantizer, script
 from workbench.targets.ethos_u.corrections import CORRECTIONS
 
@@ -25,7 +26,7 @@ def written(tmp_path):
     (tmp_path / "net.pt2").write_bytes(b"")
 
     def write(project, **options):
-        text = script(project, tmp_path, tmp_path / "make.py", **options)
+        text = script(OpenProject(project, tmp_path), tmp_path / "make.py", **options)
         compile(text, "make.py", "exec")
         return text
 
@@ -37,7 +38,7 @@ def plain(tmp_path_factory):
     """The script of a project that asks for nothing of its own."""
     folder = tmp_path_factory.mktemp("plain")
     (folder / "net.pt2").write_bytes(b"")
-    text = script(make_project(), folder, folder / "make.py")
+    text = script(OpenProject(make_project(), folder), folder / "make.py")
     compile(text, "make.py", "exec")
     return text
 
@@ -155,7 +156,7 @@ def test_that_no_two_parts_of_a_script_have_the_same_name_for_different_things(w
 def text_of(project, folder, **options):
     """Return the script of a project, which ``written`` also compiles."""
     (folder / "net.pt2").write_bytes(b"")
-    return script(project, folder, folder / "make.py", **options)
+    return script(OpenProject(project, folder), folder / "make.py", **options)
 
 
 def with_options(**options):

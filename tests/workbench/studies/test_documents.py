@@ -10,6 +10,7 @@ from tests.fakes.projects import make_project, write_project
 from tests.for_each import for_each
 from workbench.pipeline.cache import Cache
 from workbench.project.model import Rule, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.studies import sample, search, sensitivity, sweep
 from workbench.studies.documents import Blame, load_study, save_study, study_folder, study_key
 from workbench.studies.search import Candidate, Limits, SearchResult
@@ -36,7 +37,7 @@ def test_that_options_that_say_how_far_to_go_are_no_part_of_the_key(tmp_path):
     cache = Cache(tmp_path / "cache")
 
     def key(study="sensitivity", project=None, **options):
-        return study_key(study, project or make_project(), path.parent, cache, options)
+        return study_key(study, OpenProject(project or make_project(), path.parent), cache, options)
 
     assert key() == key(samples=3) == key(workers=2, epochs=5, trials=1)
     assert key(tensor="a") != key()

@@ -7,6 +7,7 @@ from tests.problems import refused
 from tests.workbench.project.builders import make_project
 from workbench.errors import TrustRequiredError, WorkbenchError
 from workbench.project import edits, store
+from workbench.project.opened import OpenProject
 from workbench.project.trust import TrustStore, demand
 from workbench.studies.training import (
     Epoch,
@@ -120,7 +121,7 @@ def test_that_a_training_function_is_asked_for_like_any_code(tmp_path):
     made = edits.train_by(make_project(), "teach.py:teach")
     (tmp_path / "teach.py").write_text("def teach(student, batches, optimizer): ...\n")
     with pytest.raises(TrustRequiredError) as asked:
-        demand(made, tmp_path, TrustStore(tmp_path / "trust.json"))
+        demand(OpenProject(made, tmp_path), TrustStore(tmp_path / "trust.json"))
     assert any("teach.py, function teach" in info.message for info in asked.value.infos)
     assert edits.train_by(made, "").training_function is None
 

@@ -12,6 +12,7 @@ from workbench.pipeline.resolution import problems
 from workbench.project import store
 from workbench.project.configs import A8W8, PRESETS_BY_ID
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.targets import target_of
 from workbench.targets.nnpa.command import command, container_command, exclusions
 from workbench.targets.nnpa.products import SPLIT, TOO_LARGE, Product
@@ -86,7 +87,7 @@ def test_that_only_its_own_config_and_float_are_taken():
 def test_that_a_check_tells_of_the_what_if_and_where_to_change_it(path, capsys):
     assert main(["target", str(path), "weights=asym"]) == 0
     project = store.load(path)
-    found = problems(project, path.parent, snapshot())
+    found = problems(OpenProject(project, path.parent), snapshot())
     warnings = [p for p in found if p.info.code == "rule-warning"]
     assert [p.level for p in warnings] == ["warning"]
     assert "workbench target" in warnings[0].info.hint

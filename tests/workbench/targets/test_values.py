@@ -1,6 +1,6 @@
 """Values on the grids of number formats, against numbers that the engine's formats gave.
 
-``tests/engine/targets/formats/test_predictions.py`` keeps the stored numbers equal to the engine's.
+``tests/engine/formats/test_predictions.py`` keeps the stored numbers equal to the engine's.
 """
 
 import json

@@ -13,6 +13,7 @@ from workbench.pipeline.plan import plan
 from workbench.project import edits, store
 from workbench.project.board_files import board_file
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import memory_use
 from workbench.targets.ethos_u.vela_ini import ini_path, load, parse, section_for_vela, text_for_vela
@@ -155,7 +156,7 @@ def test_that_the_name_of_the_file_changes_no_key_and_its_content_does(folder, t
 
     def key(name):
         project = edits.set_target(store.load(path), TARGET.complete(choice(f"../{name}"), path.parent))
-        return plan(project, path.parent, Cache(tmp_path / "cache")).key("lower")
+        return plan(OpenProject(project, path.parent), Cache(tmp_path / "cache")).key("lower")
 
     (folder / "other name.ini").write_text(SYSTEM + MODES)
     (folder / "slower.ini").write_text(SYSTEM.replace("0.5", "0.25") + MODES)

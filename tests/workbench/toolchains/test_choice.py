@@ -9,6 +9,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.toolchains import choice, registry
 from workbench.toolchains.releases import RELEASES, support_of
 from workbench.toolchains.versions import tool_versions
@@ -73,7 +74,7 @@ def test_that_every_key_is_another_one_with_another_release(environment, tmp_pat
     folder, keys = write_project(tmp_path / "mine").parent, {}
     for name in ("sdk", "other", "vela"):
         project = edits.set_toolchain(make_project(), name, "")
-        planned = plan(project, folder, Cache(tmp_path / "cache"))
+        planned = plan(OpenProject(project, folder), Cache(tmp_path / "cache"))
         keys[name] = {stage.id: stage.key for stage in planned.stages}
         assert planned.tools == registry.tools_of(name)
     assert all(key != keys["other"][stage] for stage, key in keys["sdk"].items())

@@ -9,23 +9,32 @@ import numpy as np
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
-from ui.features.accuracy.comparison_view import LOWEST_BARS_PX, SIGNS, ComparisonView, TokenTableModel
+from ui.features.accuracy.comparison_view import (
+    LOWEST_BARS_PX,
+    READ_COLUMNS,
+    SIGNS,
+    ComparisonView,
+    describe_token,
+)
+from ui.features.accuracy.quality_cards import (
+    OUTPUT_COLUMNS,
+    READING_COLUMNS,
+    SAMPLE_COLUMNS,
+    TENSOR_COLUMNS,
+    describe_output,
+    describe_quality,
+    describe_reading,
+    describe_sample,
+    output_rows,
+    quality_cards,
+)
+from ui.shared.explanations import quality_origin
 from ui.shared.figure_cards import FigureCards
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.number_format import percent
-from ui.shared.quality_cards import (
-    OutputTableModel,
-    QualityTableModel,
-    ReadingTableModel,
-    SampleTableModel,
-    describe_quality,
-    output_rows,
-    quality_cards,
-    quality_origin,
-)
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
-from ui.shared.sortable_table import BarDelegate, FigureView, Role
+from ui.shared.sortable_table import BarDelegate, FigureTableModel, FigureView, Role
 from ui.shared.tabs import SplitOrTabs, Tabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
@@ -149,9 +158,9 @@ class AccuracyPanel(ResultPanel):
         self.cards = FigureCards(content)
         self.accuracy = WrappedLabel(parent=content)
         self.data_note = WrappedLabel(parent=content)
-        self.readings = ReadingTableModel(self)
+        self.readings = FigureTableModel(READING_COLUMNS, describe_reading, self)
         self.reading_table = FigureView("Arithmetic models", self.readings, content)
-        self.outputs = OutputTableModel(self)
+        self.outputs = FigureTableModel(OUTPUT_COLUMNS, describe_output, self)
         self.output_table = FigureView("Quality of the outputs", self.outputs, content)
         self.bars = BarPlot("SQNR of the tensors", "tensors", "SQNR [dB]", self._describe, content)
         self.bars.setMinimumHeight(LOWEST_BARS_PX)
@@ -163,13 +172,13 @@ class AccuracyPanel(ResultPanel):
         self.bars_shown.activated.connect(self._on_bars_shown)
         self.worst_first = QCheckBox("Worst first", content)
         self.worst_first.clicked.connect(self._on_worst_first)
-        self.model = QualityTableModel(self)
+        self.model = FigureTableModel(TENSOR_COLUMNS, describe_quality, self)
         self.table = FigureView("Quality of the tensors", self.model, content)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.table.setItemDelegateForColumn(
             _ADDED, BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
         )
-        self.samples = SampleTableModel(self)
+        self.samples = FigureTableModel(SAMPLE_COLUMNS, describe_sample, self)
         self.sample_table = FigureView("Worst samples", self.samples, content)
         self.sample_table.setToolTip("Double-click a row to show the sample.")
         self.sample_table.activated.connect(lambda index: self._look_at(index.row()))
@@ -197,7 +206,7 @@ class AccuracyPanel(ResultPanel):
         layout.addLayout(row)
         layout.addWidget(self.bars, 1)
         split = QSplitter(Qt.Orientation.Vertical, parent)
-        self.tokens = TokenTableModel(self)
+        self.tokens = FigureTableModel(READ_COLUMNS, describe_token, self)
         self.token_table = FigureView("Tokens", self.tokens, split)
         self.pages = Tabs(split)
         self.pages.add_pages(

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
+from ui.features.accuracy.quality_cards import (
+    INTEGER_COLUMNS,
+    OUTPUT_COLUMNS,
+    READING_COLUMNS,
+    describe_integer,
+    describe_output,
+    describe_reading,
+    divergence_text,
+    verify_cards,
+)
 from ui.shared.figure_cards import FigureCards
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
 from ui.shared.number_format import DASH, figure, percent
-from ui.shared.quality_cards import (
-    IntegerTableModel,
-    OutputTableModel,
-    ReadingTableModel,
-    divergence_text,
-    verify_cards,
-)
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
@@ -61,15 +64,9 @@ VERIFIED_COLUMNS: tuple[Column[TokenStep], ...] = (
 )
 
 
-def _tip(row: TokenStep) -> str:
+def describe_token(row: TokenStep) -> str:
+    """Return the tooltip of a step of a text."""
     return f"Step {row.sample}: {row.follows} after {row.token}"
-
-
-class TokenTableModel(FigureTableModel[TokenStep]):
-    """The tokens of a text, with or without the integer program."""
-
-    def __init__(self, parent: QObject | None = None, *, verified: bool = False) -> None:
-        super().__init__(VERIFIED_COLUMNS if verified else READ_COLUMNS, _tip, parent)
 
 
 # Marks of a limit that is held, broken, or not checked.
@@ -98,14 +95,14 @@ class ComparisonView(QWidget):
         self.note = WrappedLabel(parent=self)
         self.note.setObjectName("Hint")
         self.cards = FigureCards(self)
-        self.readings = ReadingTableModel(self)
+        self.readings = FigureTableModel(READING_COLUMNS, describe_reading, self)
         self.reading_table = FigureView("Arithmetic models over the same samples", self.readings, self)
-        self.outputs = OutputTableModel(self)
+        self.outputs = FigureTableModel(OUTPUT_COLUMNS, describe_output, self)
         self.output_table = FigureView("Program outputs", self.outputs, self)
-        self.integers = IntegerTableModel(self)
+        self.integers = FigureTableModel(INTEGER_COLUMNS, describe_integer, self)
         self.integer_table = FigureView("Program tensors", self.integers, self, empty=NO_TENSORS)
         self.integer_table.rows_chosen.connect(self._on_integers_chosen)
-        self.tokens = TokenTableModel(self, verified=True)
+        self.tokens = FigureTableModel(VERIFIED_COLUMNS, describe_token, self)
         self.token_table = FigureView("Program tokens", self.tokens, self)
         self.divergence = WrappedLabel(parent=self)
         self.verdict = WrappedLabel(parent=self)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
-from PySide6.QtCore import QObject, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QFontDatabase, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
@@ -19,19 +19,19 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.cost_table import (
+from ui.features.cost.cost_table import (
+    CPU_COLUMNS,
     DELEGATE,
+    OPERATION_COLUMNS,
     SHARE,
-    CpuTableModel,
     ModuleCost,
-    OperationRow,
-    OperationTableModel,
     depths,
-    operation_rows,
+    describe_cpu_node,
     roll_up,
 )
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.labels import Label
+from ui.shared.npu_operations import OperationRow, describe_operation, operation_rows
 from ui.shared.number_format import DASH, count, milliseconds, percent, size
 from ui.shared.panel import PanelContext
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
@@ -61,11 +61,8 @@ PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
 )
 
 
-class ProductTableModel(FigureTableModel[ExportedProduct]):
-    """The matrix products of an exported model."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(PRODUCT_COLUMNS, lambda r: f"{r.node}\n{r.reason}".strip(), parent)
+def _describe_product(row: ExportedProduct) -> str:
+    return f"{row.node}\n{row.reason}".strip()
 
 
 _REASON_PX = 420
@@ -82,7 +79,7 @@ class ExportView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.products = ProductTableModel(self)
+        self.products = FigureTableModel(PRODUCT_COLUMNS, _describe_product, self)
         self.table = FigureView(
             "Matrix products",
             self.products,
@@ -185,7 +182,7 @@ class CpuFallbackView(QWidget):
         self._nodes: list[str] = []
         self.note = Label(self)
         self.note.setWordWrap(True)
-        self.cpu = CpuTableModel(self)
+        self.cpu = FigureTableModel(CPU_COLUMNS, describe_cpu_node, self)
         self.table = FigureView("CPU operators", self.cpu, self, widest_px=_CPU_REASON_PX)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         layout = QVBoxLayout(self)
@@ -336,7 +333,7 @@ class CostPanel(ResultPanel):
             "Cycles by module", "estimated cycles", lambda i: _module_text(self._modules[i]), self
         )
         self.bars.bar_chosen.connect(self._on_bar_chosen)
-        self.operations = OperationTableModel(self)
+        self.operations = FigureTableModel(OPERATION_COLUMNS, describe_operation, self)
         self.operation_table = FigureView("Operations on the NPU", self.operations, self)
         self.operation_table.setItemDelegateForColumn(
             SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.operation_table)

@@ -21,13 +21,12 @@ from PySide6.QtWidgets import (
 
 from ui.features.deliver.treemap import Area, Treemap
 from ui.shared.board_fit import BoardFit, BoardFitReader
-from ui.shared.cost_table import FileTableModel
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import literal
 from ui.shared.number_format import count, percent, size
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
-from ui.shared.sortable_table import FigureView
+from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.analysis.accuracy import AccuracyResult, mark_words
@@ -36,7 +35,7 @@ from workbench.analysis.gate import GateResult, limit_words
 from workbench.deploy.delivery import stated_files
 from workbench.deploy.firmware_note import PART_KINDS
 from workbench.errors import Place, WorkbenchError
-from workbench.results import FirmwareStep, PackageResult, PartKind
+from workbench.results import Deliverable, FirmwareStep, PackageResult, PartKind
 
 COUNTED = "computed from the program"
 
@@ -52,11 +51,24 @@ def part_colours(theme: Theme) -> dict[PartKind, str]:
     }
 
 
+FILE_COLUMNS: tuple[Column[Deliverable], ...] = (
+    Column("File", lambda r: r.name),
+    Column("Size [B]", lambda r: count(r.bytes), lambda r: r.bytes, "Measured: the file on disk"),
+    Column("Description", lambda r: r.purpose),
+    Column("SHA-256", lambda r: r.sha256, gives_way=True),
+)
+
+
+def describe_file(row: Deliverable) -> str:
+    """Return the tooltip of a row of the files of the deliverables."""
+    return f"{row.name}: {row.purpose}\n{row.sha256}"
+
+
 class FilesView(QWidget):
     """Shows what the program consists of, and the files with their digests."""
 
     def __init__(
-        self, files: FileTableModel, theme: Callable[[], Theme], parent: QWidget | None = None
+        self, files: FigureTableModel[Deliverable], theme: Callable[[], Theme], parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
         self.heading = WrappedLabel(parent=self)
@@ -256,7 +268,7 @@ class DeliverPanel(ResultPanel):
             buttons.addWidget(button)
             self.buttons[action] = button
         buttons.addStretch(1)
-        self.files = FileTableModel(self)
+        self.files = FigureTableModel(FILE_COLUMNS, describe_file, self)
         self.deliverables = FilesView(self.files, lambda: self.context.theme, content)
         self.deliverables.parts.chosen.connect(self._on_part_chosen)
         self.steps = StepsView(content)

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 from ui.shared.chip import AnyIndex
 from ui.shared.labels import literal
 from ui.shared.number_format import DASH, count, kib, milliseconds, size
-from ui.shared.sortable_table import ROOT, Column, FigureTableModel
+from ui.shared.sortable_table import ROOT, Column
 from ui.shared.theme import Theme
 from workbench.deploy.boards import Board, why_not_on
 from workbench.project.model import TargetChoice
@@ -197,11 +197,9 @@ DEVICE_COLUMNS: tuple[Column[DeviceRow], ...] = (
 )
 
 
-class DeviceTableModel(FigureTableModel[DeviceRow]):
-    """The points of a sweep."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(DEVICE_COLUMNS, lambda row: describe_point(row.point), parent)
+def describe_device(row: DeviceRow) -> str:
+    """Return the tooltip of a row of the points of a sweep."""
+    return describe_point(row.point)
 
 
 # Figures of the map: title, value and number format.

@@ -13,11 +13,12 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QComboBox, QLineEdit, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.devices.device_map import (
+    DEVICE_COLUMNS,
     FIGURES,
     DeviceRow,
-    DeviceTableModel,
     HeatMap,
     HeatMapModel,
+    describe_device,
     describe_point,
     device_rows,
     fastest,
@@ -27,7 +28,7 @@ from ui.shared.chart import Chart, wash
 from ui.shared.empty_states import StudyNote
 from ui.shared.labels import literal
 from ui.shared.panel import Panel
-from ui.shared.sortable_table import BarDelegate, FigureView, Role
+from ui.shared.sortable_table import BarDelegate, FigureTableModel, FigureView, Role
 from ui.shared.study_controller import StudyController
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
@@ -150,7 +151,7 @@ class DevicesPanel(Panel):
             "sweep", SweepResult, context.document, context.runner, context.session.cache, self
         )
         self.study.changed.connect(lambda: self._mark("state"))
-        self.model = DeviceTableModel(self)
+        self.model = FigureTableModel(DEVICE_COLUMNS, describe_device, self)
         self.table = FigureView("Devices", self.model, self, empty=NO_POINTS)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         for column in _BARS:

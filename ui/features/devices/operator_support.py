@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.shared.empty_states import StudyNote
@@ -40,11 +40,8 @@ def cpu_rows(placement: Placement) -> list[CpuOperatorRow]:
     return [CpuOperatorRow(device.kind, node) for device in placement.devices for node in device.cpu]
 
 
-class PlacementTableModel(FigureTableModel[CpuOperatorRow]):
-    """The unsupported operators."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(LEFT_COLUMNS, lambda row: row.node.reason, parent)
+def _reason(row: CpuOperatorRow) -> str:
+    return row.node.reason
 
 
 NOTHING = (
@@ -75,7 +72,7 @@ class OperatorSupportView(QWidget):
         self.note = StudyNote(NOTHING, self)
         self.note.place_asked.connect(context.notices.place_asked)
         self.cards = FigureCards(self)
-        self.model = PlacementTableModel(self)
+        self.model = FigureTableModel(LEFT_COLUMNS, _reason, self)
         self.table = FigureView("CPU operators", self.model, self)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         head = QHBoxLayout()

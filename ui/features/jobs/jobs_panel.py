@@ -18,9 +18,10 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.chip import AnyIndex
-from ui.shared.job_table import JOB_ROLE, Column
+from ui.shared.job_table import Column
 from ui.shared.labels import Label
 from ui.shared.panel import Panel, PanelContext
+from ui.shared.sortable_table import Role
 from ui.state.jobs import Job
 
 
@@ -32,7 +33,7 @@ class _ProgressDelegate(QStyledItemDelegate):
         self._context = context
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        job = index.data(JOB_ROLE)
+        job = index.data(Role.ROW)
         super().paint(painter, option, index)
         if not isinstance(job, Job) or job.state != "running":
             return

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.memory.sram_budget import SramBudget
@@ -84,11 +84,8 @@ LIVE_COLUMNS: tuple[Column[LiveRow], ...] = (
 )
 
 
-class LiveTableModel(FigureTableModel[LiveRow]):
-    """The tensors of one memory."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(LIVE_COLUMNS, lambda row: describe_tensor(row.tensor), parent)
+def _describe_live(row: LiveRow) -> str:
+    return describe_tensor(row.tensor)
 
 
 NO_MEMORY = "Compile to see the memory allocation on the device."
@@ -157,7 +154,7 @@ class MemoryPanel(ResultPanel):
         self.note.setObjectName("Hint")
         self.plot = MemoryPlot(lambda n: describe_tensor(self._shown[n]), content)
         self.plot.tensor_chosen.connect(lambda index, _adds: self._choose([index]))
-        self.model = LiveTableModel(content)
+        self.model = FigureTableModel(LIVE_COLUMNS, _describe_live, content)
         self.table = FigureView("Tensors in memory", self.model, content)
         self.table.setItemDelegateForColumn(
             _SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)

@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QSplitter, QVBoxLayout, QWidget
 
-from ui.shared.counter_table import DELEGATE, MODULE, CounterTableModel
+from ui.shared.counter_table import COUNTER_COLUMNS, DELEGATE, MODULE, describe_counters
 from ui.shared.file_dialogs import ask_to_open
 from ui.shared.labels import Label, literal
 from ui.shared.number_format import DASH, count
@@ -131,7 +131,7 @@ class ExecutionView(QWidget):
         self.note.setWordWrap(True)
         self.outputs = FigureTableModel(OUTPUT_COLUMNS, lambda r: r.name, self)
         self.output_table = FigureView("Outputs", self.outputs, self, empty=NOT_EXECUTED)
-        self.operations = CounterTableModel(self)
+        self.operations = FigureTableModel(COUNTER_COLUMNS, describe_counters, self)
         self.operation_table = FigureView("Executed operations", self.operations, self, empty=NOT_EXECUTED)
         self.operation_table.rows_chosen.connect(self._on_operation_chosen)
         self.tensors = FigureTableModel(OUTPUT_COLUMNS[:-1], lambda r: r.name, self)

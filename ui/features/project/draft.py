@@ -26,6 +26,7 @@ from workbench.project.model import (
     TargetChoice,
     Tokenization,
 )
+from workbench.project.opened import OpenProject
 from workbench.project.preprocessing import preprocess_of
 from workbench.project.sources import LABELS_OF_FOLDERS, missing
 from workbench.targets import target_of
@@ -156,8 +157,8 @@ def build(draft: Draft) -> Project:
     except ValidationError as error:
         raise translated(error) from None
     problems = list(target_of(project.target.id).check(project.target, draft.folder))
-    problems += boards.problems(project, draft.folder)
-    if (lacking := missing(project, draft.folder)) is not None:
+    problems += boards.problems(OpenProject(project, draft.folder))
+    if (lacking := missing(OpenProject(project, draft.folder))) is not None:
         problems += lacking.infos
     if problems:
         raise WorkbenchError(problems)

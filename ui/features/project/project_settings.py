@@ -31,6 +31,7 @@ from workbench.deploy import boards
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.project import edits, settings
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.project.sources import TEXT_SUFFIX, missing
 from workbench.targets import target_of
 
@@ -216,7 +217,7 @@ class ProjectSettingsDialog(QDialog):
         if texts := self._given():
             project = settings.changed(project, texts)
         if self._board != self._project.board:
-            project = boards.put(project, self._board, self._folder)
+            project = boards.put(OpenProject(project, self._folder), self._board)
         if self._choice != self._project.target:
             project = edits.set_target(project, self._choice)
         return project
@@ -265,7 +266,7 @@ class ProjectSettingsDialog(QDialog):
         except WorkbenchError as error:
             infos = list(error.infos)
         else:
-            lacking = missing(project, self._folder)
+            lacking = missing(OpenProject(project, self._folder))
             infos = list(lacking.infos) if lacking is not None else []
             infos += target_of(project.target.id).check(project.target, self._folder)
         self._show_problems(infos)
@@ -402,7 +403,7 @@ class ProjectSettingsDialog(QDialog):
 
     def _on_board_chosen(self, board: str) -> None:
         try:
-            project = boards.put(self._project, board, self._folder)
+            project = boards.put(OpenProject(self._project, self._folder), board)
         except WorkbenchError as error:
             self._show_problems(error.infos)
             return

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from ui.shared.labels import Label
-from ui.shared.range_table import (
-    Arrays,
-    ChoiceOfRange,
-    ChosenTableModel,
-    MethodTableModel,
-    RangeOverride,
-    method_title,
+from ui.features.ranges.range_table import (
+    CHOSEN_COLUMNS,
+    METHOD_COLUMNS,
+    describe_choice,
+    describe_chosen,
+    overridden_tensor,
 )
-from ui.shared.sortable_table import FigureView
+from ui.shared.labels import Label
+from ui.shared.range_rows import Arrays, ChoiceOfRange, RangeOverride, method_title
+from ui.shared.sortable_table import FigureTableModel, FigureView
 from ui.shared.theme import Theme
 from ui.state.document import Document
 from workbench.analysis.ranges import Choice, MethodRanges, methods_of
@@ -45,7 +45,7 @@ class RangeMethodsView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.model = MethodTableModel(self)
+        self.model = FigureTableModel(METHOD_COLUMNS, describe_choice, self)
         self.table = FigureView("Ranges by method", self.model, self, empty=NO_TENSOR)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.scope = QComboBox(self)
@@ -129,7 +129,7 @@ class RangeOverridesView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.model = ChosenTableModel(self)
+        self.model = FigureTableModel(CHOSEN_COLUMNS, describe_chosen, self)
         self.table = FigureView("Range overrides", self.model, self)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.empty = Label(NOTHING, self)
@@ -175,7 +175,7 @@ class RangeOverridesView(QWidget):
     def _on_rows_chosen(self, _rows: Sequence[int]) -> None:
         picked = self._picked()
         self.free.setEnabled(bool(picked))
-        if len(picked) == 1 and (tensor := self.model.tensor_of(picked[0])):
+        if len(picked) == 1 and (tensor := overridden_tensor(picked[0])):
             self.tensor_chosen.emit(tensor)
 
 

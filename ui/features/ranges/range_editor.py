@@ -9,7 +9,7 @@ from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
 from ui.shared.number_format import decibel, figure, percent
 from ui.shared.range_data import TensorView
-from ui.shared.range_table import RangeRow
+from ui.shared.range_rows import RangeRow
 from ui.shared.tensor_range_plot import TensorPlot
 from ui.shared.theme import Theme
 from workbench.analysis.histogram import Grid, Histogram

@@ -10,20 +10,12 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QCheckBox, QFrame, QGridLayout, QHBoxLayout, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.ranges.range_choices import RangeController, RangeOverrides
+from ui.features.ranges.range_table import COLUMNS, describe
 from ui.shared.labels import ElidedLabel, Label, literal
+from ui.shared.range_rows import Arrays, Channels, RangeRow, range_rows, read_channels, read_histograms
 from ui.shared.range_series import legend_of, series_of
-from ui.shared.range_table import (
-    Arrays,
-    Channels,
-    RangeRow,
-    RangeTableModel,
-    describe,
-    range_rows,
-    read_channels,
-    read_histograms,
-)
 from ui.shared.result_panel import ResultPanel, StageFrame, chosen_nodes
-from ui.shared.sortable_table import FigureView
+from ui.shared.sortable_table import FigureTableModel, FigureView
 from ui.shared.tabs import SplitOrTabs
 from ui.shared.theme import Theme
 from ui.state.selection import Selected
@@ -126,7 +118,7 @@ class RangesPanel(ResultPanel):
 
         self.plot = RangePlot(lambda index: describe(self.rows[index]), content)
         self.plot.tensors_chosen.connect(self._on_tensors_chosen)
-        self.model = RangeTableModel(self)
+        self.model = FigureTableModel(COLUMNS, describe, self)
         self.table = FigureView("All ranges", self.model, content, empty=NO_RANGES)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         layout = QVBoxLayout(content)

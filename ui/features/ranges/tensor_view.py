@@ -9,14 +9,15 @@ from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from ui.features.ranges.range_choices import RangeMethodsView, RangeOverridesView
 from ui.features.ranges.range_editor import RangeEditor
+from ui.features.ranges.range_table import describe
 from ui.features.ranges.samples_view import SamplesView
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
 from ui.shared.number_format import figure
 from ui.shared.range_data import SampleView
+from ui.shared.range_rows import Arrays, Channels, RangeRow
 from ui.shared.range_series import samples_of, tensor_of
-from ui.shared.range_table import Arrays, Channels, RangeRow, describe
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from workbench.analysis.histogram import Histogram

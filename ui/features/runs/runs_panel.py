@@ -8,11 +8,19 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
+from ui.features.runs.run_table import (
+    RUN_COLUMNS,
+    RunRow,
+    comparison_columns,
+    describe_compared,
+    describe_run,
+    describe_run_row,
+)
 from ui.shared.empty_states import StageNote, StaleBanner
 from ui.shared.labels import Label
+from ui.shared.number_format import DASH
 from ui.shared.panel import Panel
-from ui.shared.run_table import RUN_COLUMNS, ComparisonTableModel, RunRow, RunTableModel, describe_run
-from ui.shared.sortable_table import FigureView
+from ui.shared.sortable_table import FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import CPU_WORDS, Dot, TradeoffPlot
@@ -60,7 +68,7 @@ class RunsPanel(Panel):
         self.context.session.stage_changed.connect(self._on_stage_changed)
         self.restore = QPushButton("Restore rules", self)
         self.restore.clicked.connect(self._on_restore)
-        self.model = RunTableModel(self)
+        self.model = FigureTableModel(RUN_COLUMNS, describe_run_row, self)
         self.table = FigureView("Runs", self.model, self, empty=NO_RUNS)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.plot = TradeoffPlot("Accuracy over cycles", self._describe, self)
@@ -69,7 +77,7 @@ class RunsPanel(Panel):
         self.plot_note = _hint(NO_COST, self)
         self.compare = QPushButton("Compare", self)
         self.compare.clicked.connect(lambda: self.pages.setCurrentIndex(_COMPARISON))
-        self.changes = ComparisonTableModel(self)
+        self.changes = FigureTableModel(comparison_columns(()), describe_compared, self)
         self.change_table = FigureView("Run comparison", self.changes, self)
         self.change_note = _hint(NO_PAIR, self)
         self._lay_out()
@@ -137,7 +145,9 @@ class RunsPanel(Panel):
             best = front_of(runs)
             self.model.set_rows(RunRow(run, run.number in best) for run in runs)
             for column in range(len(RUN_COLUMNS)):
-                self.table.setColumnHidden(column, not self.model.has_figures(column))
+                # Columns without a figure, e.g. a measured one, are hidden.
+                texts = self.model.texts(column, range(self.model.rowCount()))
+                self.table.setColumnHidden(column, texts <= {"", DASH})
             self._show_dots(best)
             indices = [i for i, run in enumerate(runs) if run.number in chosen]
             self.table.choose_rows([self.model.shown_at(i) for i in indices], reveal=False)
@@ -192,7 +202,8 @@ class RunsPanel(Panel):
         titles = [run_title(run, first) for run in chosen]
         warnings = dict.fromkeys(filter(None, (estimate_warning(first, run) for run in others)))
         self.change_note.setText("  ".join([f"{titles[0]}: {rules_line(first)}.", *warnings]))
-        self.changes.show_runs(titles, compared(chosen, self.context.session.cache))
+        self.changes.set_columns(comparison_columns(titles))
+        self.changes.set_rows(compared(chosen, self.context.session.cache))
 
     def _describe(self, dot: int) -> str:
         return describe_run(self._runs[self._dots[dot]])

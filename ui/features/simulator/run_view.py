@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QScrollArea, QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.bar_plot import DifferencePlot
+from ui.shared.counter_table import COUNTER_COLUMNS, describe_counters
 from ui.shared.counter_table import DELEGATE as COUNTER_DELEGATE
-from ui.shared.counter_table import CounterTableModel
 from ui.shared.labels import Label
 from ui.shared.number_format import DASH, count, percent
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
@@ -82,11 +82,8 @@ EVENT_COLUMNS: tuple[Column[RuntimeEvent], ...] = (
 )
 
 
-class EventTableModel(FigureTableModel[RuntimeEvent]):
-    """The events that the runtime recorded."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(EVENT_COLUMNS, lambda r: f"{r.name}\nmeasured (ETDump)", parent)
+def _describe_event(row: RuntimeEvent) -> str:
+    return f"{row.name}\nmeasured (ETDump)"
 
 
 @dataclass(frozen=True)
@@ -133,18 +130,8 @@ SAMPLE_COLUMNS: tuple[Column[SampleRow], ...] = (
 )
 
 
-class SampleTableModel(FigureTableModel[SampleRow]):
-    """The simulated samples."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(SAMPLE_COLUMNS, lambda r: f"Sample {r.number}", parent)
-
-
-class TracedTableModel(FigureTableModel[TracedOperation]):
-    """The traced operations."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(TRACED_COLUMNS, _describe, parent)
+def _describe_sample(row: SampleRow) -> str:
+    return f"Sample {row.number}"
 
 
 _DIFFERENCE, _DELEGATE = 4, 6
@@ -163,14 +150,14 @@ class SimulationView(Tabs):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.text = Label()
-        self.traced = TracedTableModel(self)
+        self.traced = FigureTableModel(TRACED_COLUMNS, _describe, self)
         self.traced_table = FigureView("Cycles by operation", self.traced, self)
         self.traced_table.rows_chosen.connect(self._on_operations_chosen)
         self.traced_table.sortByColumn(_DIFFERENCE, Qt.SortOrder.DescendingOrder)
-        self.counters = CounterTableModel(self)
+        self.counters = FigureTableModel(COUNTER_COLUMNS, describe_counters, self)
         self.counter_table = FigureView("Executed operations", self.counters, self)
         self.counter_table.rows_chosen.connect(self._on_counters_chosen)
-        self.events = EventTableModel(self)
+        self.events = FigureTableModel(EVENT_COLUMNS, _describe_event, self)
         self.event_table = FigureView("Recorded events", self.events, self)
         self.addTab(self._summary_page(), "Summary")
         self.addTab(self._outputs(), "Outputs")
@@ -235,7 +222,7 @@ class SimulationView(Tabs):
     def _outputs(self) -> QSplitter:
         self.to_reference = DifferencePlot("TOSA reference model", self)
         self.to_quantized = DifferencePlot("quantized model", self)
-        self.samples = SampleTableModel(self)
+        self.samples = FigureTableModel(SAMPLE_COLUMNS, _describe_sample, self)
         self.sample_table = FigureView("Samples", self.samples, self)
         split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(self.sample_table)

@@ -9,9 +9,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from ui.features.timeline.timeline_plot import TimelinePlot
-from ui.shared.cost_table import OperationRow, describe_operation, operation_rows
 from ui.shared.file_dialogs import ask_to_save
 from ui.shared.labels import Label
+from ui.shared.npu_operations import OperationRow, describe_operation, operation_rows
 from ui.shared.number_format import count, percent
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.simulation_text import origin_of
@@ -281,7 +281,7 @@ class TimelinePanel(ResultPanel):
     def export_trace(self, target: Path) -> None:
         """Write the shown timeline as a trace for Perfetto."""
         from workbench.api.deliverables import trace
-        from workbench.api.projects import OpenProject
+        from workbench.project.opened import OpenProject
 
         document = self.context.document
         if document.project is None or self._lowered is None:

@@ -4,8 +4,6 @@
 - ``literal_lists``: long lists of numbers, such as multipliers by channel, enter a graph whole.
 - ``shared_provenance``: the history of a node is shared with the nodes made from it.
 - ``pytree_map``: tuples, lists and dicts are mapped in one walk.
-- ``quick_dead_code``: side effects are looked for only where no node reads the result.
-- ``short_stacks``: a pass that notes its caller does not format the whole stack.
 """
 
 # ruff: noqa: SLF001 - the insides of the toolchain are what this file is about
@@ -13,16 +11,13 @@
 from __future__ import annotations
 
 import copy
-import sys
-import traceback
 import weakref
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.toolchain_patches.patching import replaced, sources_match
+from workbench.engine.toolchain_patches.patching import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,15 +28,6 @@ if TYPE_CHECKING:
 # What stock ``recompile`` leaves on the instance or on its class, and what reads it.
 _ON_INSTANCE = ("_code", "_lineno_map", "_prologue_start")
 _ON_CLASS = ("forward", "__reduce__", "__reduce_package__")
-
-_ARM = "executorch.backends.arm._passes"
-DEAD_CODE_PINS = (("torch.fx.graph:Graph.eliminate_dead_code", "459156d408eb4a11"),)
-# Of the stack, these read the second last entry only.
-STACK_PINS = (
-    (f"{_ARM}.arm_pass:ArmPass.call_operator", "4cee6373aa2a00d4"),
-    (f"{_ARM}.arm_pass_utils:create_node", "1a737f7f5cfe8788"),
-    ("executorch.backends.transforms.aten_to_dialect_pass:AtenToDialectPass.call", "92baeeb9bb6d87b1"),
-)
 
 # What no tracer changes.
 LITERALS: frozenset[type] = frozenset((int, float, bool, str, type(None)))
@@ -198,64 +184,6 @@ def pytree_map() -> Iterator[None]:
         for make in (_tree_map, _tree_map_only, _tree_leaves):
             function = make(_pytree, rebuild)
             stack.enter_context(replaced(_pytree, function.__name__, function))
-        yield
-
-
-@contextmanager
-def quick_dead_code() -> Iterator[None]:
-    """Ask a node for side effects only if nothing reads it while the block runs.
-
-    Dead code is what nothing reads and what has no side effects. Stock asks every node for these
-    first, which searches several tables for each operator.
-    """
-    import torch
-    from torch.fx import Graph
-
-    if not sources_match("The quick removal of dead code", DEAD_CODE_PINS):
-        yield
-        return
-    stock = Graph.eliminate_dead_code
-
-    def eliminate_dead_code(self: Any, is_impure_node: Any = None) -> bool:
-        if is_impure_node is not None:
-            return bool(stock(self, is_impure_node))
-        random = True
-        if torch._guards.TracingContext.try_get():
-            random = torch._inductor.config.fallback_random
-        return bool(stock(self, lambda node: bool(node.users) or node.is_impure(random)))
-
-    with replaced(Graph, "eliminate_dead_code", eliminate_dead_code):
-        yield
-
-
-class _LastFrames:
-    """Stands for the module ``traceback`` where only the last two entries of a stack are read."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(traceback, name)
-
-    @staticmethod
-    def format_stack(frame: Any = None, limit: int | None = None) -> list[str]:
-        frame = frame or sys._getframe(1)
-        last = {one.f_code for one, _ in islice(traceback.walk_stack(frame), 3)}
-        # Frames of one function in a row may become one entry.
-        if limit is None and len(last) == 3:
-            limit = 2
-        return traceback.format_stack(frame, limit)
-
-
-@contextmanager
-def short_stacks() -> Iterator[None]:
-    """Let the passes that note their caller format two frames while the block runs."""
-    from executorch.backends.arm._passes import arm_pass, arm_pass_utils
-    from executorch.backends.transforms import aten_to_dialect_pass
-
-    if not sources_match("The short stacks", STACK_PINS):
-        yield
-        return
-    with ExitStack() as stack:
-        for module in (arm_pass, arm_pass_utils, aten_to_dialect_pass):
-            stack.enter_context(replaced(module, "traceback", _LastFrames()))
         yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from workbench.engine.acceleration.collector import quiet_collector
-from workbench.engine.acceleration.constant_values import quick_constants
 from workbench.engine.acceleration.decomposition_cache import decomposition_cache
 from workbench.engine.acceleration.decompositions import skip_decomposition, skip_functionalization
 from workbench.engine.acceleration.fake_tensor_cache import cached_shapes, fake_tensor_cache
@@ -12,17 +11,12 @@ from workbench.engine.acceleration.fx_speedups import (
     lazy_recompile,
     literal_lists,
     pytree_map,
-    quick_dead_code,
     shared_provenance,
-    short_stacks,
 )
-from workbench.engine.acceleration.norm_fusion import FUSION, present_norm_patterns
-from workbench.engine.acceleration.onnx_registry import REGISTRY, shared_registry
 from workbench.engine.acceleration.operator_registry import known_composites, plain_kernels
 from workbench.engine.acceleration.range_search import SEARCH, quick_search
 from workbench.engine.acceleration.signature_maps import ENTRIES, PROPERTIES, signature_maps
 from workbench.engine.acceleration.skip_unchanged_passes import skip_unchanged_passes
-from workbench.engine.acceleration.verifier_cache import verifier_cache
 from workbench.engine.toolchain_patches.patching import Patch
 
 _FX = "torch.fx"
@@ -100,37 +94,6 @@ LOWERING: tuple[Patch, ...] = (
         apply=pytree_map,
     ),
     Patch(
-        "quick-dead-code",
-        "Look for side effects of unread nodes only",
-        "acceleration",
-        (f"{_FX}.graph:Graph.eliminate_dead_code",),
-        "The removal of dead code does not ask nodes that are read for side effects.",
-        "What is read is never removed, whatever the answer is.",
-        apply=quick_dead_code,
-    ),
-    Patch(
-        "short-stacks",
-        "Format the frames that are noted",
-        "acceleration",
-        (
-            "executorch.backends.arm._passes.arm_pass:traceback",
-            "executorch.backends.arm._passes.arm_pass_utils:traceback",
-            "executorch.backends.transforms.aten_to_dialect_pass:traceback",
-        ),
-        "A pass that notes its caller in a node does not format the rest of the stack.",
-        "The entry that is noted is the same; the others were thrown away.",
-        apply=short_stacks,
-    ),
-    Patch(
-        "quick-constants",
-        "Compute quantized weights without wide integers",
-        "acceleration",
-        ("torchao.quantization.pt2e.constant_fold:ConstantFolder.call_function",),
-        "The folding of constants dequantizes weights whose zero points are zero directly.",
-        "An integer less zero is that integer, and has the same float from 8 or 64 bits.",
-        apply=quick_constants,
-    ),
-    Patch(
         "cached-shapes",
         "Remember shapes of quantized values",
         "acceleration",
@@ -203,15 +166,6 @@ LOWERING: tuple[Patch, ...] = (
         apply=skip_unchanged_passes,
     ),
     Patch(
-        "verified-graphs",
-        "Verify a graph once",
-        "acceleration",
-        ("torch._export.verifier:Verifier._check_graph_module",),
-        "A graph that passed its check and has not changed since is not checked again.",
-        "A check changes nothing, and follows from its settings and the nodes of the graph.",
-        apply=verifier_cache,
-    ),
-    Patch(
         "signature-maps",
         "Remember the maps of a signature",
         "acceleration",
@@ -235,23 +189,5 @@ OTHERS: tuple[Patch, ...] = (
         "Of up to 100,000 steps those that lead to the same bins are left out.",
         "The comparisons are the same, in float32; the errors are computed by the stock function.",
         apply=quick_search,
-    ),
-    Patch(
-        "onnx-registry",
-        "Make the table of ONNX functions once",
-        "acceleration",
-        (REGISTRY,),
-        "Exports of one process share the entries of the table, in lists of their own.",
-        "The table depends on the opset alone, and exports only read its entries.",
-        apply=shared_registry,
-    ),
-    Patch(
-        "norm-patterns",
-        "Trace the patterns of batch norms that can occur",
-        "acceleration",
-        (FUSION,),
-        "For training, patterns of convolutions that the program does not have are left out.",
-        "A pattern matches only where its convolution is; the rest of the function still runs.",
-        apply=present_norm_patterns,
     ),
 )

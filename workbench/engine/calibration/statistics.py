@@ -24,7 +24,7 @@ from torchao.quantization.pt2e.observer import (
 )
 
 from workbench.engine.calibration.quick_observers import weight_observers
-from workbench.engine.quantization.observers import FixedRangeObserver, PercentileObserver
+from workbench.engine.fx.observers import FixedRangeObserver, PercentileObserver
 from workbench.engine.toolchain_patches.patching import replaced
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from workbench.results import ExportResult
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.project.model import DataSource
 
 
@@ -115,8 +115,7 @@ def _part(samples: Samples, *, held_out: bool) -> Samples:
 def _is_calibration_data(context: StageContext) -> bool:
     """Return whether the project's own evaluation data comes from the files of the calibration."""
     sides = [
-        reading_of(context.project, context.folder, context.cache, name)
-        for name in ("calibration.data", "evaluation.data")
+        reading_of(context.opened, context.cache, name) for name in ("calibration.data", "evaluation.data")
     ]
     # The first reference is the data itself, the others are labels and tokenizers.
     files = [side["references"] if isinstance(side, dict) else None for side in sides]

@@ -1,0 +1,1 @@
+"""Whether the exported program computes what the user's model does."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine.quality.measures import Accumulator
+from workbench.engine.evaluation.measures import Accumulator
 from workbench.results import FormComparison
 
 if TYPE_CHECKING:

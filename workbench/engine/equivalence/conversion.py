@@ -14,10 +14,10 @@ from torchao.quantization.pt2e import ObserverBase
 from workbench.engine.equivalence.comparison import REWRITTEN, Comparison
 from workbench.engine.equivalence.first_difference import first_by_name
 from workbench.engine.equivalence.forms import copied, form_differs
+from workbench.engine.evaluation.measures import tensors_of
+from workbench.engine.evaluation.stateful_execution import Steps, stepping
+from workbench.engine.evaluation.tensors import Watched, nodes_by_name, watched
 from workbench.engine.fx import programs
-from workbench.engine.quality.measures import tensors_of
-from workbench.engine.quality.stateful_execution import Steps, stepping
-from workbench.engine.quality.tensors import Watched, nodes_by_name, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

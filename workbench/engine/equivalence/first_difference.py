@@ -8,9 +8,9 @@ import torch
 from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine.equivalence.comparison import differs
-from workbench.engine.equivalence.recording import Recorded, described
 from workbench.engine.fx import programs
 from workbench.engine.fx.modules import source_line
+from workbench.engine.loading.recording import Recorded, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

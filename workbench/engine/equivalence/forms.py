@@ -14,20 +14,20 @@ import torch
 
 from workbench.engine.data import Sample
 from workbench.engine.equivalence.comparison import CHANGE, EXPORTED, REWRITTEN, Comparison, is_rounding
-from workbench.engine.equivalence.eager import Request, Step
 from workbench.engine.equivalence.first_difference import described_nodes, first_unknown, place_of
-from workbench.engine.quality.model_outputs import model_outputs
-from workbench.engine.quality.reference_outputs import exported_module
-from workbench.engine.quality.stateful_execution import Steps, stepping
-from workbench.engine.quality.tensors import watched
+from workbench.engine.evaluation.model_outputs import model_outputs
+from workbench.engine.evaluation.reference_outputs import exported_module
+from workbench.engine.evaluation.stateful_execution import Steps, stepping
+from workbench.engine.evaluation.tensors import watched
+from workbench.engine.loading.eager import Request, Step
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from workbench.engine.context import StageContext
     from workbench.engine.data import Samples
-    from workbench.engine.model_loading import LoadedModel
+    from workbench.engine.loading.models import LoadedModel
+    from workbench.engine.runtime.context import StageContext
     from workbench.results import FormComparison
 
 # So many samples of the data are compared.

@@ -27,9 +27,9 @@ from workbench.results import GRAPH_FILE, CompiledDifference, CompiledFinding, C
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from workbench.engine.context import StageContext
     from workbench.engine.ethos_u.tosa_delegates import TosaCall
-    from workbench.engine.targets.base import Lowered
+    from workbench.engine.runtime.context import StageContext
+    from workbench.engine.targets import Lowered
     from workbench.npu.faults import Finding
     from workbench.npu.machine import Machine, MachineResult
     from workbench.results import VelaReport

@@ -18,7 +18,7 @@ from workbench.engine.ethos_u.cpu_kernels import ORIGIN
 from workbench.engine.ethos_u.npu_exclusions import KeptOff
 from workbench.engine.ethos_u.refusals import CheckingPartitioner, in_words, refuse_control_flow, unreported
 from workbench.engine.fx import programs
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.runtime.accelerated import accelerated
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import resolve_graph, rule_name
 from workbench.results import GRAPH_FILE, CpuCause, CpuNode, PrepareResult
@@ -27,7 +27,7 @@ from workbench.targets import target_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.project.model import TargetChoice
 
 _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")

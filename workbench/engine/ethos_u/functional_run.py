@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from workbench.engine.cpu_operators import compute
 from workbench.engine.ethos_u.compiled_program import (
     ExecutedCalls,
     compiled_finding,
@@ -16,6 +15,7 @@ from workbench.engine.ethos_u.compiled_program import (
     execute_delegate,
     modules_of_commands,
 )
+from workbench.engine.ethos_u.cpu_operators import compute
 from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE, one_thread_for_products
 from workbench.errors import WorkbenchError
 from workbench.npu.state import Options
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.npu.machine import MachineResult
     from workbench.npu.program import Program
     from workbench.results import CompiledFinding

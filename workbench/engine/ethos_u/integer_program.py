@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench.engine.data import Sample
     from workbench.engine.ethos_u.compiled_program import CompiledDelegates
     from workbench.engine.ethos_u.tosa_delegates import TosaDelegates
-    from workbench.engine.targets.base import Lowered
+    from workbench.engine.targets import Lowered
 
 Tensors = list[torch.Tensor]
 _DELEGATE = executorch_call_delegate

@@ -17,9 +17,9 @@ import torch
 from tosa.TosaGraph import TosaGraph
 
 from workbench.engine.ethos_u.grids import Grid, grid_of
+from workbench.engine.evaluation.measures import Accumulator
+from workbench.engine.evaluation.tensors import Watched, visible
 from workbench.engine.fx import programs
-from workbench.engine.quality.measures import Accumulator
-from workbench.engine.quality.tensors import Watched, visible
 from workbench.graph.labels import operator_name
 from workbench.results import IntegerQuality
 

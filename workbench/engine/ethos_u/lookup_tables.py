@@ -25,7 +25,7 @@ from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, NEGATIVE_INFINITY
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
 
 # A step of an 8-bit grid up to the largest value: below it 16 bits have an advantage.
 TELLING = 1 / 127

@@ -41,13 +41,14 @@ from workbench.engine.ethos_u.refusals import (
 from workbench.engine.ethos_u.rewrite_cycles import with_cycles, written_places
 from workbench.engine.ethos_u.tosa_graph import tosa_snapshot
 from workbench.engine.fx import programs
-from workbench.engine.targets.base import Lowered
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.runtime.accelerated import accelerated
+from workbench.engine.targets import Lowered
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import resolve_graph, whole_refusals
 from workbench.project import sources
 from workbench.project.model import Tokenization
+from workbench.project.opened import OpenProject
 from workbench.results import (
     GRAPH_FILE,
     AppliedCorrection,
@@ -69,8 +70,8 @@ from workbench.toolchains.versions import tool_version
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from workbench.engine.context import StageContext
     from workbench.engine.ethos_u.npu_exclusions import KeptOff
+    from workbench.engine.runtime.context import StageContext
     from workbench.project.model import TargetChoice
     from workbench.results import VelaReport
 
@@ -131,16 +132,16 @@ def lower(context: StageContext) -> tuple[Lowered, LowerResult]:
     Raises:
         WorkbenchError: Vela rejected the program; with its message and a remedy.
     """
-    described = candidates(context.project, context.folder)
+    described = candidates(context.opened)
     projects = described or [("", context.project)]
-    untimed = "" if described else undescribed(context.project, context.folder)
+    untimed = "" if described else undescribed(context.opened)
     attempts: list[tuple[Lowered, LowerResult]] = []
     for name, project in projects:
         lowered, result = _lower(context, target_of(project.target.id).complete(project.target))
         update = {"board": project.board, "placement": name, "untimed": untimed}
         attempts.append((lowered, result.model_copy(update=update)))
         beside = len(lowered.weights or b"")
-        placed = of_program(project, context.folder, lowered.pte, beside) if name else None
+        placed = of_program(OpenProject(project, context.folder), lowered.pte, beside) if name else None
         if placed is None or placed.fits:
             return attempts[-1]
         context.log(f"{sentence(placed)} Placement: {name}.")

@@ -18,9 +18,10 @@ from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldabl
 from workbench.engine.ethos_u.corrections.decomposition_tracking import MadeOf, OfClass
 from workbench.engine.ethos_u.corrections.quantizer import CorrectingQuantizer
 from workbench.engine.ethos_u.refusals import modules_by_operator, preparing_failed
+from workbench.engine.ethos_u.trained_norms import prepare_norms
 from workbench.engine.fx import programs
-from workbench.engine.plugins import Plugins
 from workbench.engine.quantization.executorch_configs import arm_config, stock_config
+from workbench.engine.quantization.plugins import Plugins
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.training.model import QatModel
 from workbench.errors import Place, failure
@@ -119,7 +120,7 @@ def training_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
 
 def qat_model(floating: torch.fx.GraphModule, project: Project, folder: Path) -> QatModel:
     """Return the float program with fake quantization by the rules, for training."""
-    return QatModel(floating, training_quantizer(project, folder))
+    return QatModel(floating, training_quantizer(project, folder), prepare_norms)
 
 
 def _made(project: Project, folder: Path, *, is_qat: bool, is_rewriting: bool = True) -> EthosUQuantizer:

@@ -25,28 +25,28 @@ from workbench.engine.ethos_u.grids import Grid, output_grids
 from workbench.engine.ethos_u.integer_program import IntegerProgram, IntegerSteps, Tensors
 from workbench.engine.ethos_u.intermediates import IntegerComparison, pairs
 from workbench.engine.ethos_u.pool_rounding import halves_away_from_zero
+from workbench.engine.ethos_u.reference_process import ReferenceProcess
 from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE, one_thread_for_products
 from workbench.engine.ethos_u.tosa_delegates import ExecutorDiffers, TosaDelegates
+from workbench.engine.evaluation.dependence import Variation
+from workbench.engine.evaluation.measures import Accumulator, OutputAccumulator, tensors_of
+from workbench.engine.evaluation.model_outputs import PartTally, model_outputs
+from workbench.engine.evaluation.perplexity import TextTally
+from workbench.engine.evaluation.quick_modules import quantized_module
+from workbench.engine.evaluation.reference_outputs import exported_module
+from workbench.engine.evaluation.rounding import with_roundings
+from workbench.engine.evaluation.sample_outputs import SampleOutputs, kept_outputs
+from workbench.engine.evaluation.stateful_execution import Steps, stepping
 from workbench.engine.fx import programs
-from workbench.engine.quality.calibration_runs import quantized_module
-from workbench.engine.quality.dependence import Variation
-from workbench.engine.quality.measures import Accumulator, OutputAccumulator, tensors_of
-from workbench.engine.quality.model_outputs import PartTally, model_outputs
-from workbench.engine.quality.perplexity import TextTally
-from workbench.engine.quality.reference_outputs import exported_module
-from workbench.engine.quality.rounding import with_roundings
-from workbench.engine.quality.sample_outputs import SampleOutputs, kept_outputs
-from workbench.engine.quality.stateful_execution import Steps, stepping
-from workbench.engine.reference_process import ReferenceProcess
 from workbench.errors import Place, failure
 from workbench.results import AgainstFloat, ExportResult, IntegerQuality, OutputQuality, VerifyResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workbench.engine.context import StageContext
     from workbench.engine.data import Sample, Samples
-    from workbench.engine.targets.base import Lowered
+    from workbench.engine.runtime.context import StageContext
+    from workbench.engine.targets import Lowered
 
 
 # Otherwise the quantized model is interpreted node by node, several times slower.

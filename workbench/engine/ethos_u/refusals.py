@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from executorch.exir.backend.partitioner import PartitionResult
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.project.model import TargetChoice
 
 

@@ -17,14 +17,14 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldable
 from workbench.engine.ethos_u.corrections.graph_writer import constant_of
 from workbench.engine.ethos_u.quantization import trial_quantizer
-from workbench.engine.rewrites.strides import Axis
-from workbench.engine.rewrites.tails import axes_of
+from workbench.engine.ethos_u.rewrites.strides import Axis
+from workbench.engine.ethos_u.rewrites.tails import axes_of
 from workbench.targets.ethos_u.rewrites import NORMS_FORWARD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.results import AppliedRewrite, VelaOperation
 
 # So many results of an axis with a stride above 3 are compiled.

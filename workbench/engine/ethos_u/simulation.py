@@ -22,18 +22,18 @@ from workbench.deploy.simulators.discovery import simulating_board
 from workbench.deploy.simulators.etdump import events_of
 from workbench.deploy.simulators.log_parser import level_of
 from workbench.deploy.simulators.run import Job, Outcome, run
-from workbench.engine.bundling import bundle
 from workbench.engine.data.evaluation import evaluation_samples, is_repeatable, verification_samples
 from workbench.engine.ethos_u.functional_run import FunctionalOutputs, execute
 from workbench.engine.ethos_u.grids import Grid, output_grids, runtime_values
 from workbench.engine.ethos_u.integer_program import IntegerProgram
 from workbench.engine.ethos_u.pool_rounding import halves_away_from_zero
 from workbench.engine.ethos_u.reference_model import Tally, Verified
+from workbench.engine.ethos_u.reference_process import ReferenceProcess
 from workbench.engine.ethos_u.tosa_delegates import TosaDelegates
-from workbench.engine.quality.calibration_runs import quantized_module
-from workbench.engine.quality.measures import tensors_of
-from workbench.engine.quality.stateful_execution import stepping
-from workbench.engine.reference_process import ReferenceProcess
+from workbench.engine.evaluation.bundling import bundle
+from workbench.engine.evaluation.measures import tensors_of
+from workbench.engine.evaluation.quick_modules import quantized_module
+from workbench.engine.evaluation.stateful_execution import stepping
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.pipeline.plan import simulator_setup
 from workbench.results import PROGRAM_FILE, LowerResult, RuntimeEvent, SimulationResult
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from workbench.deploy.simulators.discovery import BoardLink
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.protocol import Level
     from workbench.results import VerifyResult
 

@@ -16,8 +16,8 @@ from workbench.engine.ethos_u.quantization import (
 )
 from workbench.engine.ethos_u.reference_model import integers, verify
 from workbench.engine.ethos_u.simulation import simulate
-from workbench.engine.quality.calibration_runs import float_module
-from workbench.engine.targets.base import readings
+from workbench.engine.ethos_u.transform_memory import float_module
+from workbench.engine.targets import readings
 
 __all__ = [
     "convert",

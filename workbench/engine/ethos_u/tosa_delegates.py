@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from concurrent.futures import Future
 
-    from workbench.engine.reference_process import ReferenceProcess
+    from workbench.engine.ethos_u.reference_process import ReferenceProcess
 
 Array = np.ndarray[Any, Any]
 

@@ -1,1 +1,1 @@
-"""Passes over data that compute the numbers of a converted module in less time."""
+"""Comparison of the quantized model with the float model, on samples."""

@@ -19,10 +19,11 @@ from torch import fx
 from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine.fx.programs import write_nowhere
-from workbench.engine.toolchain_patches.gate import quick_value
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+
+    from workbench.engine.runtime.context import StageContext
 
 # ruff: noqa: SLF001, SIM905 - the insides of the toolchain are what this file is about
 
@@ -64,6 +65,12 @@ class _Grid(NamedTuple):
     qmin: int
     qmax: int
     dtype: torch.dtype
+
+
+def quantized_module(context: StageContext) -> fx.GraphModule:
+    """Return the converted module, or an equal, faster one."""
+    converted: fx.GraphModule = context.live("convert").module
+    return fast_quantized_module(converted) if context.is_accelerated else converted
 
 
 def fast_quantized_module(converted: fx.GraphModule) -> fx.GraphModule:
@@ -130,7 +137,7 @@ def _fold_constants(module: fx.GraphModule) -> None:
         elif _is_foldable(node) and all(source in values for source in node.all_input_nodes):
             args = fx.map_arg((node.args, node.kwargs), values.__getitem__)
             with torch.no_grad():
-                values[node] = quick_value(node.target, args[0], args[1])
+                values[node] = node.target(*args[0], **args[1])
             name = f"_folded_{node.name}"
             module.register_buffer(name, values[node], persistent=False)
             with module.graph.inserting_before(node):

@@ -1,0 +1,1 @@
+"""Graphs of torch: exported programs, modules, branches, observers, and their snapshot."""

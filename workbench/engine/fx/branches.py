@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from torch import fx
 
 from workbench.engine.fx import programs
-from workbench.engine.quantization.observers import branches_of
+from workbench.engine.fx.observers import branches_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -17,7 +17,7 @@ from workbench.results import GRAPH_FILE, IntegerQuality, NodeAnnotation, Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
 
 
 _CALL = re.compile(r"@(\d+)$")

@@ -10,7 +10,7 @@ from torch.export import ExportedProgram
 
 from workbench.engine.fx import modules, programs
 from workbench.engine.fx.modules import Location, list_modules
-from workbench.engine.quantization.observers import BRANCHES
+from workbench.engine.fx.observers import BRANCHES
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 
 if TYPE_CHECKING:

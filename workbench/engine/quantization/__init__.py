@@ -1,0 +1,1 @@
+"""Configurations, weights and ranges of a quantized program."""

@@ -14,11 +14,11 @@ from executorch.backends.arm.quantizer import (
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
 from torchao.quantization.pt2e import FakeQuantize, MinMaxObserver, MovingAverageMinMaxObserver
 
-from workbench.engine.quantization.observers import FixedRangeObserver, PercentileObserver
+from workbench.engine.fx.observers import FixedRangeObserver, PercentileObserver
 from workbench.project.configs import PluginConfig, integers_of
 
 if TYPE_CHECKING:
-    from workbench.engine.plugins import Plugins
+    from workbench.engine.quantization.plugins import Plugins
     from workbench.project.configs import Activation, AnyConfig, Observer, QuantConfig
 
 # Smallest scale per activation width in the Arm backend's factories (ExecuTorch 1.5.1).

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
+from workbench.engine.fx import programs
+from workbench.engine.fx.modules import source_line
+from workbench.errors import ErrorInfo, Place, WorkbenchError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -118,3 +122,46 @@ def _along(factors: torch.Tensor, dimension: int, weight: torch.Tensor) -> torch
     shape = [1] * weight.dim()
     shape[dimension] = -1
     return factors.reshape(shape)
+
+
+_FOLDED_INTO = ("aten.conv", "aten.linear")
+
+
+def refuse_present_statistics(module: fx.GraphModule) -> None:
+    """Raise for batch norms with statistics of the batch, which torchao folds all the same.
+
+    Raises:
+        WorkbenchError: every such batch norm.
+    """
+    problems = [
+        _of_present_statistics(node)
+        for node in module.graph.nodes
+        if str(node.target) == "aten.batch_norm.default"
+        and (node.args[3] is None or node.args[5])
+        and str(node.args[0].target).startswith(_FOLDED_INTO)
+    ]
+    if problems:
+        raise WorkbenchError(problems)
+
+
+def _of_present_statistics(norm: fx.Node) -> ErrorInfo:
+    line = source_line(norm.meta.get("stack_trace"), own=True)
+    named = f"{norm.name} in module {programs.module_of(norm) or 'forward'}"
+    hint = "Train the model with track_running_stats=True"
+    if norm.meta["val"].dim() > _WITHOUT_POSITIONS:
+        affine = " and affine=True" if norm.args[1] is not None else ""
+        hint += (
+            f", or use InstanceNorm with track_running_stats=False{affine}, which is the same for "
+            "a batch of one"
+        )
+    return ErrorInfo(
+        message=f"The batch norm {named}{f' at {line}' if line else ''} normalizes with the "
+        "statistics of the present batch, not with running ones.",
+        hint=f"{hint}.",
+        where=Place(kind="node", id=norm.name),
+        code="batch-norm-without-statistics",
+    )
+
+
+# Dimensions of a value that has a batch and channels only.
+_WITHOUT_POSITIONS = 2

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, assert_never
 
 import torch
 
+from workbench.engine.evaluation.measures import tensors_of
 from workbench.engine.fx import programs
-from workbench.engine.quality.measures import tensors_of
 from workbench.engine.quantization.activation_scales import scale_by_activations
 from workbench.engine.quantization.layer_walk import Change, Walk
 from workbench.engine.quantization.rounding import CLIPS, DAMPINGS, Problem, learned, second_order

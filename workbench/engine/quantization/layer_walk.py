@@ -13,17 +13,15 @@ from torch import fx
 from torch.nn import functional
 
 from workbench.engine.calibration.quick_observers import quick_calibration
-from workbench.engine.quality.measures import tensors_of
+from workbench.engine.evaluation.measures import tensors_of
+from workbench.engine.fx.observers import activation_observers, fix_ranges
 from workbench.engine.quantization.float_layers import Layer, along_outputs, layers, tensor
-from workbench.engine.quantization.observers import activation_observers, fix_ranges
+from workbench.engine.quantization.per_tensor_switches import QuantizingToolchain, SwitchedProgram, is_node_of
 from workbench.engine.quantization.rounding import Problem
-from workbench.engine.studies.per_tensor_switches import SwitchedProgram, is_node_of
 from workbench.studies.sensitivity import Noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from workbench.engine.targets.base import Toolchain
 
     Inputs = tuple[torch.Tensor, ...]
 
@@ -256,7 +254,7 @@ class Trial:
         self,
         module: fx.GraphModule,
         quantizer: Any,
-        toolchain: Toolchain,
+        toolchain: QuantizingToolchain,
         samples: Sequence[Inputs],
         ranges: dict[str, tuple[float, float]],
     ) -> None:

@@ -11,14 +11,14 @@ from torchao.quantization.pt2e import HistogramObserver, ObserverBase
 
 from workbench.analysis.ranges import METHOD_TITLES, METHODS_BY_ID, MethodRanges, call_ranges, read_chosen
 from workbench.engine.fx import programs
-from workbench.engine.quantization.observers import activation_observers, branches_of
+from workbench.engine.fx.observers import activation_observers, branches_of
 from workbench.results import NOT_REACHED, TensorRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workbench.engine.context import StageContext
-    from workbench.engine.quantization.sample_extrema import SampleExtrema, TensorExtrema
+    from workbench.engine.calibration.sample_extrema import SampleExtrema, TensorExtrema
+    from workbench.engine.runtime.context import StageContext
     from workbench.project.configs import RangeMethod
 
 

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from workbench.engine.calibration.observer_threads import ObserverThreads, can_observe_beside
+from workbench.engine.calibration.runs import Calibration, searching_ranges
+from workbench.engine.calibration.sample_extrema import SampleExtrema
 from workbench.engine.data.evaluation import calibration_samples, is_repeatable
 from workbench.engine.equivalence.forms import compare_prepared
+from workbench.engine.evaluation.stateful_execution import stepping
 from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import with_origins
-from workbench.engine.quality.calibration_runs import Calibration, searching_ranges
-from workbench.engine.quality.stateful_execution import stepping
 from workbench.engine.quantization import ranges
-from workbench.engine.quantization.sample_extrema import SampleExtrema
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.runtime.accelerated import accelerated
 from workbench.errors import Place, failure
 from workbench.results import (
     ARRAYS_FILE,
@@ -30,8 +30,8 @@ from workbench.results import (
 )
 
 if TYPE_CHECKING:
-    from workbench.engine.context import StageContext
     from workbench.engine.data import Samples
+    from workbench.engine.runtime.context import StageContext
 
 _STATE = "state/"
 _NOT_REPEATABLE = (

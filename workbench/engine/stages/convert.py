@@ -12,15 +12,15 @@ import torch
 from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submodules_ao
 
 from workbench.analysis.ranges import activations
+from workbench.engine.calibration.runs import searching_ranges
 from workbench.engine.data.evaluation import calibration_samples
 from workbench.engine.equivalence.conversion import FakeQuantizedReference
 from workbench.engine.fx import programs
+from workbench.engine.fx.observers import fix_ranges
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.quality.calibration_runs import searching_ranges
-from workbench.engine.quantization.observers import fix_ranges
 from workbench.engine.quantization.ranges import chosen_ranges
-from workbench.engine.targets.base import toolchain_of
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.runtime.accelerated import accelerated
+from workbench.engine.targets import toolchain_of
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import (
@@ -35,7 +35,7 @@ from workbench.results import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
 
 LEVEL = "quantized"
 

@@ -13,16 +13,22 @@ import torch
 from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.data.pictures import ShownInputs, size_of
 from workbench.engine.equivalence.forms import compare_on_data
+from workbench.engine.evaluation.dependence import EXCHANGED, Variation, with_inputs
+from workbench.engine.evaluation.measures import OutputAccumulator, classes_of, merged, tensors_of, top_k_hit
+from workbench.engine.evaluation.model_outputs import ModelOutputs, PartTally, model_outputs
+from workbench.engine.evaluation.perplexity import TextTally
+from workbench.engine.evaluation.quick_modules import quantized_module
+from workbench.engine.evaluation.reference_outputs import (
+    WorstSamples,
+    exported_module,
+    float_reference,
+    pairs,
+)
+from workbench.engine.evaluation.sample_outputs import SampleOutputs
+from workbench.engine.evaluation.tasks.metrics import SHOWN, Collected, Measured, measure
+from workbench.engine.evaluation.tensors import tensor_comparison
 from workbench.engine.fx.modules import with_origins
-from workbench.engine.quality.calibration_runs import float_reference, quantized_module, tensor_comparison
-from workbench.engine.quality.dependence import EXCHANGED, Variation, with_inputs
-from workbench.engine.quality.measures import OutputAccumulator, classes_of, merged, tensors_of, top_k_hit
-from workbench.engine.quality.model_outputs import ModelOutputs, PartTally, model_outputs
-from workbench.engine.quality.perplexity import TextTally
-from workbench.engine.quality.reference_outputs import WorstSamples, exported_module, pairs
-from workbench.engine.quality.sample_outputs import SampleOutputs
-from workbench.engine.quality.tasks.metrics import SHOWN, Collected, Measured, measure
-from workbench.engine.targets.base import toolchain_of
+from workbench.engine.targets import toolchain_of
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.results import (
     ARRAYS_FILE,
@@ -36,9 +42,9 @@ from workbench.results import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from workbench.engine.context import StageContext
     from workbench.engine.data import Sample, Samples
-    from workbench.engine.quality.reference_outputs import FloatReference
+    from workbench.engine.evaluation.reference_outputs import FloatReference
+    from workbench.engine.runtime.context import StageContext
     from workbench.results import FormComparison
 
 # Every tensor of both graphs is compared, which takes longer than a run.

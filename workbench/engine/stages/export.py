@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from workbench.engine.equivalence.forms import compare_exported
+from workbench.engine.evaluation.model_outputs import can_be_described, described
 from workbench.engine.fx import programs
 from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
@@ -19,9 +20,8 @@ from workbench.engine.fx.output_factors import with_output_factors
 from workbench.engine.fx.output_parts import origins, split_outputs, user_outputs
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.model_forms import refuse_values
-from workbench.engine.onnx_import import name_sources
-from workbench.engine.quality.model_outputs import can_be_described, described
+from workbench.engine.loading.forms import refuse_values
+from workbench.engine.loading.onnx_import import name_sources
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.user_code import line_in_user_code, line_of_definition
 from workbench.errors import Place, WorkbenchError, failure
@@ -38,8 +38,8 @@ from workbench.results import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workbench.engine.context import StageContext
-    from workbench.engine.model_loading import LoadedModel
+    from workbench.engine.loading.models import LoadedModel
+    from workbench.engine.runtime.context import StageContext
 
 LEVEL = "float"
 _UNNAMED = (

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from workbench.engine.data import open_samples
-from workbench.engine.model_loading import LoadedModel, load_model
-from workbench.engine.onnx_import import proof
+from workbench.engine.loading.models import LoadedModel, load_model
+from workbench.engine.loading.onnx_import import proof
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import sources
 from workbench.results import (
@@ -27,7 +27,7 @@ from workbench.results import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
 
 
 def run(context: StageContext) -> None:

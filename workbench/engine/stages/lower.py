@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.targets.base import compiler_of
+from workbench.engine.targets import compiler_of
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import (
     DEVICE_GRAPH_FILE,
@@ -18,8 +18,8 @@ from workbench.results import (
 )
 
 if TYPE_CHECKING:
-    from workbench.engine.context import StageContext
-    from workbench.engine.targets.base import Lowered
+    from workbench.engine.runtime.context import StageContext
+    from workbench.engine.targets import Lowered
 
 LEVEL = "edge"
 

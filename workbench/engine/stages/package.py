@@ -26,14 +26,14 @@ from workbench.deploy.fitting import document
 from workbench.deploy.input_header import PictureInput, input_header, is_channels_last
 from workbench.deploy.output_header import output_header
 from workbench.deploy.program_parts import program_parts
-from workbench.engine.bundling import bundle
 from workbench.engine.data.evaluation import calibration_samples
-from workbench.engine.onnx_package import write_package
-from workbench.engine.quality.measures import tensors_of
-from workbench.engine.quality.model_outputs import model_outputs
-from workbench.engine.quality.stateful_execution import stepping
+from workbench.engine.evaluation.bundling import bundle
+from workbench.engine.evaluation.measures import tensors_of
+from workbench.engine.evaluation.model_outputs import model_outputs
+from workbench.engine.evaluation.stateful_execution import stepping
+from workbench.engine.nnpa.package import write_package
 from workbench.engine.quantization.ranges import chosen_ranges
-from workbench.engine.targets.base import device_of
+from workbench.engine.targets import device_of
 from workbench.files import MAX_TEXT_BYTES, read_limited
 from workbench.project.pictures import normalized
 from workbench.project.sources import is_folder
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
 
 BUNDLED_SAMPLES = 4
 _FOR_INSPECTOR = "what ExecuTorch's Inspector needs to read an ETDump"
@@ -73,8 +73,7 @@ def run(context: StageContext) -> None:
     source = context.path("lower")
     weights = source / WEIGHTS_FILE
     facts = gather(
-        placed_as(context.project, context.folder, lowered.placement),
-        context.folder,
+        placed_as(context.opened, lowered.placement),
         (source / PROGRAM_FILE).read_bytes(),
         weights.read_bytes() if weights.exists() else None,
     )
@@ -209,7 +208,7 @@ def _tolerances(context: StageContext) -> list[dict[str, float]]:
 
 def _options(context: StageContext, lowered: LowerResult) -> dict[str, Any]:
     """Return the target's options, with the digests of files instead of their paths."""
-    choice = placed_as(context.project, context.folder, lowered.placement).target
+    choice = placed_as(context.opened, lowered.placement).project.target
     files = target_of(choice.id).files(choice, context.folder)
     return choice.options | {name: digest(read_limited(path, MAX_TEXT_BYTES)) for name, path in files.items()}
 

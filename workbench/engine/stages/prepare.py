@@ -14,17 +14,17 @@ from executorch.backends.arm.quantizer.arm_quantizer import get_cond_while_submo
 from torchao.quantization.pt2e import ObserverBase
 
 from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.evaluation.stateful_execution import plain_attention, refuse_memory
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import keep_origins, with_origins
+from workbench.engine.fx.observers import branches_of
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.quality.stateful_execution import plain_attention, refuse_memory
 from workbench.engine.quantization import compression
 from workbench.engine.quantization.improvement import Improved, improve
 from workbench.engine.quantization.layer_walk import Trial
-from workbench.engine.quantization.observers import branches_of
-from workbench.engine.targets.base import toolchain_of
-from workbench.engine.toolchain_patches.gate import accelerated
+from workbench.engine.runtime.accelerated import accelerated
+from workbench.engine.targets import toolchain_of
 from workbench.engine.training.weights import put_weights, read_weights, write_tensors
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -45,8 +45,8 @@ from workbench.results import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workbench.engine.context import StageContext
-    from workbench.engine.targets.base import Toolchain
+    from workbench.engine.runtime.context import StageContext
+    from workbench.engine.targets import Toolchain
     from workbench.engine.training.weights import Weights
 
 LEVEL = "prepared"

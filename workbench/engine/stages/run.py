@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.engine.targets.base import device_of
+from workbench.engine.targets import device_of
 from workbench.results import save_result
 
 if TYPE_CHECKING:
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
 
 
 def run(context: StageContext) -> None:

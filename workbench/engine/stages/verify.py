@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.engine.fx.modules import with_origins
-from workbench.engine.targets.base import compiler_of
+from workbench.engine.targets import compiler_of
 from workbench.results import save_result
 
 if TYPE_CHECKING:
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
 
 
 def run(context: StageContext) -> None:

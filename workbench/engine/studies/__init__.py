@@ -1,0 +1,1 @@
+"""Studies: questions about a project that need many runs."""

@@ -11,8 +11,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from workbench.engine.context import PROGRESS_PERIOD_S
-from workbench.engine.targets.base import device_of
+from workbench.engine.runtime.context import PROGRESS_PERIOD_S
+from workbench.engine.targets import device_of
 from workbench.errors import Place, failure
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import GRAPH_FILE

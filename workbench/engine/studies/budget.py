@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.engine.estimates import estimators
+from workbench.engine.studies.estimates import Estimators
 from workbench.engine.studies.sweep import Sweep, known_points, worker_count
 from workbench.project.model import TargetChoice
 from workbench.studies.sweep import between, ends
@@ -21,7 +21,7 @@ def run(study: StudyContext) -> None:
     """
     base = TargetChoice.model_validate(study.options["base"])
     known = known_points(study)
-    with estimators(worker_count(study.options), "") as workers:
+    with Estimators(worker_count(study.options)) as workers:
         outer = Sweep(study, ends(base), known)
         outer.run(workers)
         sizes = [point.totals.sram_bytes for point in outer.points if point.totals]

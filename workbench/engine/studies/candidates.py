@@ -7,13 +7,14 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from workbench.engine.context import LiveObjectCache, StageContext
-from workbench.engine.process_memory import release_programs
+from workbench.engine.runtime.context import LiveObjectCache, StageContext
+from workbench.engine.runtime.process_memory import release_programs
 from workbench.errors import Place, failure
 from workbench.history.runs import Run, run_of
 from workbench.ids import StageId
 from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
+from workbench.project.opened import OpenProject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +63,7 @@ def compute(project: Project, environment: Environment, goals: Sequence[StageId]
         Cancelled: cancelled by the user.
         WorkbenchError: a stage failed.
     """
-    planned = plan(project, environment.folder, environment.cache)
+    planned = plan(OpenProject(project, environment.folder), environment.cache)
     is_computed = False
     for stage_id in stages_needed(*goals):
         stage = planned.of(stage_id)

@@ -17,6 +17,7 @@ from workbench.pipeline.resolution import problems, resolve_graph, whole_refusal
 from workbench.project import edits
 from workbench.project.configs import PRESETS_BY_ID
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.results import GRAPH_FILE, LowerResult, VerifyResult, load_result
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.matrix import QAT_EPOCHS, QAT_SAMPLES, TRAINED, Cell, MatrixResult, config_of
@@ -72,7 +73,7 @@ def _variant(project: Project, target: str, config: str) -> Project:
 def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: str) -> Cell:
     environment = environment_of(study.stage)
     empty = Cell(target=project.target.id, config=config)
-    errors = [p.info for p in problems(project, environment.folder, graph) if p.level == "error"]
+    errors = [p.info for p in problems(OpenProject(project, environment.folder), graph) if p.level == "error"]
     if errors:
         return empty.model_copy(update={"problem": errors[0].message, "warned": True})
     refusals = list(whole_refusals(project, graph, resolve_graph(project, graph)))
@@ -124,9 +125,12 @@ def _trained(study: StudyContext, project: Project) -> tuple[Project, float]:
     epochs = study.options.get("qat_epochs")
     asked: dict[str, JsonValue] = {"epochs": epochs if epochs is not None else QAT_EPOCHS}
     folder = study_folder(
-        environment.cache, study_key("training", student, environment.folder, environment.cache, asked)
+        environment.cache,
+        study_key("training", OpenProject(student, environment.folder), environment.cache, asked),
     )
-    stage = replace(study.stage, project=student, plan=plan(student, environment.folder, environment.cache))
+    stage = replace(
+        study.stage, project=student, plan=plan(OpenProject(student, environment.folder), environment.cache)
+    )
     training.run(StudyContext(stage, folder, asked, _silent))
     result = load_study(TrainingResult, folder)
     if result is None or not result.best:

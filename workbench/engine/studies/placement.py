@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workbench.engine.targets.base import device_of
+from workbench.engine.targets import device_of
 from workbench.errors import WorkbenchError
 from workbench.studies.matrix import DevicePlacement, Placement, one_of_each_kind
 

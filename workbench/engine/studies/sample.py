@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import torch
 
 from workbench.engine.data.evaluation import all_samples
+from workbench.engine.evaluation.measures import class_output, classes_of
+from workbench.engine.evaluation.stateful_execution import stepping
+from workbench.engine.evaluation.tensors import nodes_by_name, seen_as, watched
 from workbench.engine.fx import programs
-from workbench.engine.quality.measures import class_output, classes_of
-from workbench.engine.quality.stateful_execution import stepping
-from workbench.engine.quality.tensors import nodes_by_name, seen_as, watched
-from workbench.engine.targets.base import device_of
+from workbench.engine.targets import device_of
 from workbench.errors import Place, failure
 from workbench.studies.sample import INPUT, SampleTensor, save_values
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from workbench.engine.context import StageContext
     from workbench.engine.data import Sample
+    from workbench.engine.runtime.context import StageContext
     from workbench.engine.studies.study import StudyContext
 
 _KEPT = "one sample"

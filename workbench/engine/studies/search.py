@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 import optuna
 from optuna.trial import TrialState
 
-from workbench.engine.cluster import CLUSTER_LOST
-from workbench.engine.context import StageContext
+from workbench.engine.runtime.context import StageContext
 from workbench.engine.studies import sensitivity, training
+from workbench.engine.studies.candidate_workers import CandidateWorkers
 from workbench.engine.studies.candidates import environment_of, evaluate
 from workbench.engine.studies.study import StudyContext
-from workbench.engine.worker_processes import Workers
+from workbench.engine.workers.cluster import CLUSTER_LOST
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.pipeline.plan import plan
 from workbench.project import edits
 from workbench.project.configs import PRESETS_BY_ID
+from workbench.project.opened import OpenProject
 from workbench.results import ExportResult
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import (
@@ -115,7 +116,7 @@ def _plain(project: Project) -> Project:
 
 def _inner(context: StageContext, study: StudyId, project: Project) -> StageContext:
     """Return the context of a study of another project inside of this one."""
-    planned = plan(project, context.folder, context.cache)
+    planned = plan(OpenProject(project, context.folder), context.cache)
     return StageContext(
         stage=study,
         project=project,
@@ -137,7 +138,7 @@ def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     project = _plain(context.project)
     evaluate(project, environment_of(context))
     inner = _inner(context, "sensitivity", project)
-    key = study_key("sensitivity", project, context.folder, context.cache, {})
+    key = study_key("sensitivity", OpenProject(project, context.folder), context.cache, {})
     folder = study_folder(context.cache, key)
     sensitivity.run(StudyContext(inner, folder, {"samples": _ORDER_SAMPLES}, lambda *_said: None))
     ordered = load_study(SensitivityResult, folder)
@@ -182,7 +183,9 @@ class _Search:
         context = self._study.stage
         count, scheduler = _workers(self._study)
         pool = (
-            Workers(count, context.folder, context.cache, accelerate=context.accelerate, scheduler=scheduler)
+            CandidateWorkers(
+                count, context.folder, context.cache, accelerate=context.accelerate, scheduler=scheduler
+            )
             if count > 1 or scheduler
             else nullcontext()
         )
@@ -306,7 +309,7 @@ class _Search:
         if not self._epochs or not project.channels():
             return candidate
         options: dict[str, JsonValue] = {"epochs": self._epochs}
-        key = study_key("training", project, context.folder, context.cache, options)
+        key = study_key("training", OpenProject(project, context.folder), context.cache, options)
         folder = study_folder(context.cache, key)
         inner = _inner(context, "training", project)
         training.run(StudyContext(inner, folder, options, lambda *_said: None))
@@ -316,7 +319,7 @@ class _Search:
         self._study.folder.mkdir(parents=True, exist_ok=True)
         return candidate.model_copy(update={"weights": keep_weights(result, folder, self._study.folder)})
 
-    def _submit(self, workers: Workers) -> bool:
+    def _submit(self, workers: CandidateWorkers) -> bool:
         trial, asked, known = self._asked()
         if known is not None:
             self._tell(trial, known)

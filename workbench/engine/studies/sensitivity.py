@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from workbench.engine.calibration.runs import searching_ranges
 from workbench.engine.data.evaluation import evaluation_samples
-from workbench.engine.quality.calibration_runs import searching_ranges
-from workbench.engine.quality.measures import class_output, top_k_hit
-from workbench.engine.quality.model_outputs import model_outputs
-from workbench.engine.quality.stateful_execution import stepping
-from workbench.engine.quantization.observers import fix_ranges
+from workbench.engine.evaluation.measures import class_output, top_k_hit
+from workbench.engine.evaluation.model_outputs import model_outputs
+from workbench.engine.evaluation.stateful_execution import stepping
+from workbench.engine.fx.observers import fix_ranges
+from workbench.engine.quantization.per_tensor_switches import SwitchedProgram, SwitchedSteps
 from workbench.engine.quantization.ranges import chosen_ranges
-from workbench.engine.studies.per_tensor_switches import SwitchedProgram, SwitchedSteps
 from workbench.engine.studies.sensitivity_groups import Switching
-from workbench.engine.targets.base import toolchain_of
+from workbench.engine.targets import toolchain_of
 from workbench.studies.documents import load_study
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, Noise, SensitivityResult, UnitSensitivity
 

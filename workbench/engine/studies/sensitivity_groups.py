@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from torch import fx
 
 from workbench.engine.fx import programs
-from workbench.engine.studies.per_tensor_switches import is_node_of
+from workbench.engine.quantization.per_tensor_switches import is_node_of
 from workbench.studies.sensitivity import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from workbench.engine.studies.per_tensor_switches import SwitchedProgram
+    from workbench.engine.quantization.per_tensor_switches import SwitchedProgram
 
 
 class Switching:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies import STUDIES_BY_ID
 from workbench.studies.documents import save_study, study_folder, study_key
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.project.frozen import Frozen
     from workbench.protocol import Event
 
@@ -53,7 +54,9 @@ def run_study(command: RunStudy, stage: StageContext, send: Callable[[Event], No
     study = STUDIES_BY_ID[command.study]
     if study.costs:
         need_estimates(command.project.target.id)
-    key = study_key(study.id, command.project, stage.folder, stage.cache, command.options, stage.plan)
+    key = study_key(
+        study.id, OpenProject(command.project, stage.folder), stage.cache, command.options, stage.plan
+    )
 
     def report(done: int, total: int, message: str) -> None:
         send(StudyProgress(job=command.job, study=study.id, key=key, done=done, total=total, message=message))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from workbench.engine.cluster import CLUSTER_LOST, wrong_answer
-from workbench.engine.estimates import Estimators, Point, estimators
 from workbench.engine.studies.candidates import compute, environment_of
+from workbench.engine.studies.estimates import Estimators, Point
+from workbench.engine.workers.cluster import CLUSTER_LOST, wrong_answer
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.results import VelaTotals
@@ -49,7 +49,7 @@ def run(study: StudyContext) -> None:
         raise refused(asked)
     sweep = Sweep(study, asked, known_points(study))
     if sweep.missing:
-        with estimators(worker_count(options), str(options.get("scheduler") or "")) as workers:
+        with Estimators(worker_count(options), str(options.get("scheduler") or "")) as workers:
             sweep.run(workers)
     else:
         sweep.tell("", at_once=True)

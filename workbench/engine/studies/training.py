@@ -12,12 +12,12 @@ import torch
 from torch.export.passes import move_to_device_pass
 
 from workbench.engine.data.evaluation import calibration_samples
+from workbench.engine.evaluation.measures import tensors_of
+from workbench.engine.evaluation.stateful_execution import refuse_memory
 from workbench.engine.fx import programs
-from workbench.engine.quality.calibration_runs import refuse_present_statistics
-from workbench.engine.quality.measures import tensors_of
-from workbench.engine.quality.stateful_execution import refuse_memory
+from workbench.engine.quantization.float_layers import refuse_present_statistics
 from workbench.engine.stages.prepare import improved, pruned
-from workbench.engine.targets.base import toolchain_of
+from workbench.engine.targets import toolchain_of
 from workbench.engine.training.dataset import TrainingDataset
 from workbench.engine.training.model import take_batches
 from workbench.engine.training.trainer import (
@@ -35,7 +35,7 @@ from workbench.studies.training import Epoch, TrainingOptions, TrainingResult, i
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
     from workbench.engine.studies.study import StudyContext
     from workbench.engine.training.dataset import Batch
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from workbench.engine.data.evaluation import calibration_samples
-from workbench.engine.quality.measures import tensors_of
+from workbench.engine.evaluation.measures import tensors_of
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from workbench.engine.context import StageContext
+    from workbench.engine.runtime.context import StageContext
 
     Program = Callable[..., object]
 

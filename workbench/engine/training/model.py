@@ -14,6 +14,7 @@ Arm backend. There are four differences:
 from __future__ import annotations
 
 import copy
+import operator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,8 +28,6 @@ from torchao.quantization.pt2e import (
 from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
 
 from workbench.engine.quantization.compression import clustered, layer_weights
-from workbench.engine.toolchain_patches.gate import acceleration
-from workbench.engine.training.norms import norms_of, prepare_norms, tensor_of
 from workbench.errors import Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from workbench.engine.training.weights import Weights
 
 
+_BATCH_NORM = torch.ops.aten.batch_norm.default
 # Argument indices: running mean and variance, training, momentum, epsilon.
 _STATISTICS = (3, 4)
 _SHAPING = (torch.ops.aten.view.default, torch.ops.aten.view_copy.default, torch.ops.aten.reshape.default)
@@ -46,19 +46,40 @@ _WEIGHT_OBSERVERS = (PerChannelMinMaxObserver, MovingAverageMinMaxObserver)
 _AVERAGING = 0.01
 
 
+def norms_of(module: fx.GraphModule) -> Iterable[fx.Node]:
+    """Return the batch norms with running statistics of a graph, in order."""
+    for node in module.graph.nodes:
+        if node.target is _BATCH_NORM and node.args[_STATISTICS[0]] is not None:
+            yield node
+
+
+def tensor_of(module: fx.GraphModule, node: object) -> torch.Tensor | None:
+    """Return the tensor that a node reads from the module; None for any other node."""
+    if not isinstance(node, fx.Node) or node.op != "get_attr":
+        return None
+    tensor: torch.Tensor = operator.attrgetter(str(node.target))(module)
+    return tensor
+
+
 class QatModel:
     """A graph with fake quantization as on the device; ``module`` takes the model's inputs.
 
-    ``parameters`` are the trained parameters, by the float model's names.
+    ``parameters`` are the trained parameters, by the float model's names. ``prepare_norms`` changes
+    batch norms of the float program that torchao does not fuse; it returns values of those that are
+    gone, by the float model's names.
     """
 
-    def __init__(self, floating: torch.fx.GraphModule, quantizer: Any) -> None:
+    def __init__(
+        self,
+        floating: torch.fx.GraphModule,
+        quantizer: Any,
+        prepare_norms: Callable[[torch.fx.GraphModule], Weights],
+    ) -> None:
         self._clustered = layer_weights(floating)
         mine = {t.data_ptr(): name for name, t in floating.named_parameters()}
         self._idle: Weights = prepare_norms(floating)
         norms = [node.args for node in norms_of(floating)]
-        with acceleration("norm-patterns"):
-            self.module = prepare_qat_pt2e(floating, quantizer)
+        self.module = prepare_qat_pt2e(floating, quantizer)
         take_batches(self.module)
         rounding = self._rounding = [m for m in self.module.modules() if isinstance(m, FakeQuantize)]
         if not rounding:

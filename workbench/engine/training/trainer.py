@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch.nn import functional
 
 from workbench.engine import user_code
-from workbench.engine.quality.measures import tensors_of
+from workbench.engine.evaluation.measures import tensors_of
 from workbench.engine.training.weights import write_tensors
 from workbench.errors import Cancelled, Place, WorkbenchError, failure
 from workbench.files import file_digest

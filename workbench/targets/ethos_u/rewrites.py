@@ -2,7 +2,7 @@
 
 Each row is on by default, has a switch among the target's options, and is part of the key of the
 stage *Prepare*. A rewrite computes the same function in real numbers, with the same grids for
-activations; the functions are in ``workbench.engine.rewrites``.
+activations; the functions are in ``workbench.engine.ethos_u.rewrites``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rewrite:
         network: The smallest network that shows it.
         instead: What is written instead, and where it is not.
         why_exact: Why both compute the same function.
-        function: The name of its function in ``workbench.engine.rewrites``.
+        function: The name of its function in ``workbench.engine.ethos_u.rewrites``.
     """
 
     id: str

@@ -33,7 +33,7 @@ class Formats(Emulated):
     title: str = "Number formats (emulated)"
     variants: tuple[Variant, ...] = (Variant("formats", "Number formats (emulated)"),)
     stages: tuple[StageId, ...] = ("import_model", "export", "prepare", "calibrate", "convert", "evaluate")
-    toolchain: str = "workbench.engine.targets.formats.toolchain"
+    toolchain: str = "workbench.engine.formats.toolchain"
     emulation: str = EMULATED
     config_type: type[Config] = FormatConfig
     first_config: PresetId = "integer-8"

@@ -41,7 +41,7 @@ class Nnpa(Emulated):
         "verify",
         "package",
     )
-    toolchain: str = "workbench.engine.targets.nnpa.toolchain"
+    toolchain: str = "workbench.engine.nnpa.toolchain"
     emulation: str = EMULATED
     config_type: type[Config] = DynamicConfig
     first_config: PresetId = "int8-dyn"

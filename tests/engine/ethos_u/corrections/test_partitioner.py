@@ -28,7 +28,7 @@ def tagged(model, x, partitioner):
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
     from workbench.engine.acceleration.range_search import quick_search
-    from workbench.engine.toolchain_patches.gate import accelerated
+    from workbench.engine.runtime.accelerated import accelerated
 
     spec = EthosUCompileSpec("ethos-u55-128")
     quantizer = EthosUQuantizer(spec).set_global(get_symmetric_quantization_config())

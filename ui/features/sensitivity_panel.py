@@ -1,0 +1,237 @@
+"""The Sensitivity panel: quality loss by module, and a preview of other precisions."""
+
+from __future__ import annotations
+
+import numpy as np
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
+
+from ui.shared.bar_plot import ModuleBars
+from ui.shared.candidate_preview import CandidatePreview
+from ui.shared.empty_states import StudyNote
+from ui.shared.explanations import quality_origin
+from ui.shared.forms import SpinBox
+from ui.shared.labels import Label
+from ui.shared.number_format import count, decibel, percent
+from ui.shared.panel import Panel
+from ui.shared.study_controller import StudyController
+from ui.shared.theme import Theme
+from ui.shared.wrapping_row import FlowRow
+from ui.state.assigner import preset_ids
+from ui.state.selection import Selected
+from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult, UnitSensitivity, give
+from workbench.text import plural
+
+NOTHING = "Measures every module with only this module quantized, and with only this module in float."
+CHOICES = ("a16w8", "float", "a8w8", "a8w4")
+VIEWS = ("Gain if only this module stays float", "Noise if only this module is quantized")
+_FLOOR_DB = 100.0
+
+
+class SensitivityPanel(Panel):
+    """Shows modules as bars. The selected one can be previewed in another precision."""
+
+    panel_id = "sensitivity"
+
+    def build(self) -> None:
+        context = self.context
+        self._shown: list[UnitSensitivity] = []
+        self._chosen: UnitSensitivity | None = None
+        self.study = StudyController(
+            "sensitivity", SensitivityResult, context.document, context.runner, context.session.cache, self
+        )
+        self.preview = CandidatePreview(context.document, context.runner, context.history, self)
+        self.study.changed.connect(lambda: self._mark("state"))
+        self.preview.changed.connect(self._show_preview)
+        self._make_head()
+        self.bars = ModuleBars("Sensitivity of modules", "gain [dB]", self._describe, self)
+        self.bars.bar_chosen.connect(self._on_bar_chosen)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 6, 8, 4)
+        layout.setSpacing(4)
+        layout.addWidget(self._head)
+        layout.addWidget(self.note)
+        split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
+        split.addWidget(self.bars)
+        split.addWidget(self._built_side())
+        split.setSizes([640, 260])
+        for number in (0, 1):
+            split.setCollapsible(number, False)
+        layout.addWidget(split, 1)
+
+    def refresh(self) -> None:
+        self._offer_configs()
+        self.study.options = {"samples": self.samples.value()}
+        self.study.look()
+        self._show_found()
+
+    def _offer_configs(self) -> None:
+        """List the configs that the target accepts, most common first."""
+        project = self.context.document.project
+        known = preset_ids(project)
+        wanted = [name for name in CHOICES if name in known]
+        offered = wanted if len(wanted) > 1 else [*wanted, *known]
+        names = list(dict.fromkeys(offered))
+        if names != [self.config.itemText(row) for row in range(self.config.count())]:
+            self.config.clear()
+            self.config.addItems(names)
+
+    def set_theme(self, theme: Theme) -> None:
+        self.bars.set_theme(theme)
+
+    def render_selection(self, selected: Selected) -> None:
+        indices = [
+            i
+            for i, u in enumerate(self._shown)
+            if selected.modules & set(u.unit.matches) or u is self._chosen
+        ]
+        self.bars.choose(indices)
+
+    def _make_head(self) -> None:
+        self.measure = QPushButton("Measure", self)
+        self.measure.clicked.connect(self._on_measure)
+        self.samples = SpinBox(self)
+        self.samples.setRange(1, 100_000)
+        self.samples.setValue(DEFAULT_SAMPLES)
+        self.samples.setSuffix(" samples")
+        self.samples.setAccessibleName("Number of samples")
+        self.view = QComboBox(self)
+        self.view.addItems(VIEWS)
+        self.view.setAccessibleName("Bar values")
+        self.view.activated.connect(lambda _index: self._show_found())
+        self.note = StudyNote(NOTHING, self)
+        self.note.place_asked.connect(self.context.notices.place_asked)
+        self._head = FlowRow(self)
+        self._head.add(self.measure, self.samples, self.view)
+
+    def _built_side(self) -> QWidget:
+        side = QWidget(self)
+        self.title = Label("Select a module", side)
+        self.title.setObjectName("Subheading")
+        self.title.setWordWrap(True)
+        self.about = _lines(side)
+        self.config = QComboBox(side)
+        self.config.setAccessibleName("Precision to preview")
+        self.attempt = QPushButton("Preview", side)
+        self.attempt.setToolTip("Quantize, evaluate and compile a copy; the project does not change")
+        self.attempt.clicked.connect(self._on_preview)
+        self.outcome = _lines(side)
+        self.make_rule = QPushButton("Add rule", side)
+        self.make_rule.clicked.connect(self.preview.apply)
+        row = QHBoxLayout()
+        row.addWidget(self.config, 1)
+        row.addWidget(self.attempt)
+        layout = QVBoxLayout(side)
+        layout.setContentsMargins(10, 4, 0, 0)
+        layout.setSpacing(8)
+        for widget in (self.title, self.about):
+            layout.addWidget(widget)
+        layout.addLayout(row)
+        layout.addWidget(self.outcome)
+        layout.addWidget(self.make_rule)
+        layout.addStretch(1)
+        return side
+
+    def _show_found(self) -> None:
+        result, job = self.study.found, self.study.job
+        has_more = result is not None and self.study.is_current and result.samples > 0
+        self.measure.setText("Pause" if job else "Continue" if has_more else "Measure")
+        is_done = has_more and result is not None and result.samples >= self.samples.value()
+        self.measure.setEnabled(bool(job) or not is_done)
+        self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
+        self.note.render_study(self.study, self._summary(result) if result is not None else "")
+        self.note.set_alone(alone=result is None)
+        self._split.setVisible(result is not None)
+        if result is None:
+            self._shown = []
+            self.bars.render_bars([], np.zeros(0))
+        else:
+            self._show_bars(result)
+        self.bars.set_stale(result is not None and not self.study.is_current)
+        self._show_unit()
+
+    def _summary(self, result: SensitivityResult) -> str:
+        return (
+            f"Whole model {decibel(result.quantized.sqnr_db)} over "
+            f"{plural(result.samples, 'sample')} of {result.data}, "
+            f"{quality_origin(self.context.document.project)}."
+        )
+
+    def _show_bars(self, result: SensitivityResult) -> None:
+        gains = self.view.currentIndex() == 0
+        value = {u.unit.name: self._value(result, u, gains=gains) for u in result.units}
+        self._shown = sorted(result.units, key=lambda u: -value[u.unit.name])
+        lengths = np.asarray([value[u.unit.name] for u in self._shown])
+        self.bars.set_unit("gain in SQNR [dB]" if gains else f"noise [dB over -{_FLOOR_DB:g} dB]")
+        self.bars.render_bars([u.unit.name for u in self._shown], lengths)
+        self.render_selection(self.context.selection.value)
+
+    def _value(self, result: SensitivityResult, unit: UnitSensitivity, *, gains: bool) -> float:
+        if gains:
+            return result.gain_db(unit) or 0.0
+        alone = unit.only.sqnr_db
+        return 0.0 if alone is None else max(_FLOOR_DB - alone, 0.0)
+
+    def _describe(self, row: int) -> str:
+        return "\n".join((self._shown[row].unit.name, *self._about(self._shown[row])))
+
+    def _about(self, unit: UnitSensitivity) -> list[str]:
+        result = self.study.found
+        assert result is not None
+        lines = [
+            f"only this quantized: {decibel(unit.only.sqnr_db)}",
+            f"only this in float: {decibel(unit.without.sqnr_db)} (gain {decibel(result.gain_db(unit))})",
+        ]
+        if result.labelled and result.samples:
+            share = result.samples
+            lines.append(
+                f"top-1 only this quantized {percent(unit.only.hits / share)}, only this in "
+                f"float {percent(unit.without.hits / share)}"
+            )
+        return [*lines, f"{count(unit.unit.weights)} weights"]
+
+    def _show_unit(self) -> None:
+        unit = self._chosen
+        current = {u.unit.name: u for u in self._shown}
+        unit = self._chosen = current.get(unit.unit.name) if unit is not None else None
+        self.title.setText(unit.unit.name if unit else "Select a module")
+        self.about.setText("\n".join(self._about(unit)) if unit else "")
+        self._show_preview()
+
+    def _show_preview(self) -> None:
+        unit = self._chosen
+        self.attempt.setEnabled(unit is not None and not self.preview.is_running)
+        self.outcome.setText(self.preview.sentence())
+        candidate = self.preview.candidate
+        self.make_rule.setText(candidate.label if candidate else "Add rule")
+        fits = self.preview.fits and not self.preview.is_running
+        self.make_rule.setEnabled(fits)
+        self.make_rule.setToolTip("" if fits else "Preview a precision first")
+
+    def _on_measure(self) -> None:
+        if self.study.job is not None:
+            self.study.pause()
+            return
+        self.study.options = {"samples": self.samples.value()}
+        self.study.start()
+
+    def _on_bar_chosen(self, row: int) -> None:
+        self._chosen = self._shown[row]
+        self._show_unit()
+        if self._chosen.unit.kind == "module_name":
+            self.context.selection.choose_modules(self._chosen.unit.matches, self.panel_id)
+        else:
+            self.context.selection.choose_nodes(self._chosen.unit.matches, self.panel_id)
+        self.render_selection(self.context.selection.value)
+
+    def _on_preview(self) -> None:
+        project, unit, config = (self.context.document.project, self._chosen, self.config.currentText())
+        if project is not None and unit is not None:
+            self.preview.begin(f"Set {unit.unit.name} to {config}", give(project, unit.unit, config))
+
+
+def _lines(parent: QWidget) -> Label:
+    label = Label(parent)
+    label.setWordWrap(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return label

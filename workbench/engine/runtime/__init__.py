@@ -1,0 +1,1 @@
+"""What every process with torch has: context, accelerations, imports, interpreter, memory."""

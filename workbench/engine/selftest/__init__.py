@@ -1,0 +1,1 @@
+"""Proof of the accelerations with other versions of the toolchain, by bytes."""

@@ -1,0 +1,1 @@
+"""Requests to other processes: local ones, and those of a Dask cluster."""
