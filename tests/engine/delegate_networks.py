@@ -267,6 +267,16 @@ def filled_choice():
     return _made(run, _IMAGE, _conv())
 
 
+def pooled_and_turned():
+    """The maxima of one channel, and what a linear makes of their columns."""
+
+    def run(x, linear):
+        pooled = functional.max_pool2d(x, 3)
+        return linear(pooled.transpose(2, 3)), pooled
+
+    return _made(run, (1, 1, 8, 12), nn.Linear(2, 4))
+
+
 def padded_product():
     """A product of queries and positions with a column before it, as relative attention has it."""
     return _made(lambda x: functional.pad(x @ x.transpose(2, 3), (1, 0)), (1, 2, 5, 9))

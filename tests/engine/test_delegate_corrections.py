@@ -53,6 +53,8 @@ QUICK = [
     ("summed_rows", "a8w8", U85, "clamps_over_rows"),
 ]
 SLOW = [
+    ("pooled_and_turned", "a8w8", U55, "outputs_kept"),
+    ("pooled_and_turned", "a16w8", U85, "outputs_kept"),
     ("chosen_beside_function", "a8w8", U85, "types_of_choices"),
     ("chosen_beside_function", "a16w8", U85, "types_of_choices"),
     ("filled_choice", "a8w8", U85, "types_of_choices"),

@@ -62,9 +62,10 @@ def outputs_kept(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
 
     Fault: Where a value leaves a delegate and is read inside it too, its layout is changed for the
         CPU and changed back. Vela joins the two changes and forgets that the first is an output:
-        the delegate has an output less, and the program reads wrong values.
+        the delegate has an output less, and the program reads wrong values. So it is where the
+        output is a reshape that is transposed inside.
     Instead: What reads the changed layout inside the delegate reads the value before it.
-    Right because: Both changes together are one, or none.
+    Right because: Both changes together are one, or none. A reshape is taken twice.
     Network: x = conv(image); torch.cat([x, interpolate(other(adaptive_avg_pool2d(x, 1)))], 1) for
         U55, as in DeepLab and PSPNet
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
@@ -72,7 +73,14 @@ def outputs_kept(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     del delegate
     for node in list(graph.nodes):
         first: Any = node.args[0] if _is_transpose(node) else None
-        if not _is_transpose(first) or all(user.op != "output" for user in first.users):
+        if first is None or all(user.op != "output" for user in first.users):
+            continue
+        if first.target == TOSA.RESHAPE.default:
+            with graph.inserting_before(node):
+                again = reshaped(graph, first.args[0], [*first.meta["val"].shape])
+            node.replace_input_with(first, again)
+            yield first.name
+        if not _is_transpose(first):
             continue
         source, order = first.args[0], [first.args[1][axis] for axis in node.args[1]]
         if order == sorted(order):
