@@ -61,7 +61,7 @@ class Family:
                     **os.environ,
                     **environment,
                     _MARK: self._mark.partition("=")[2],
-                    "PYTHONPATH": str(Path(__file__).parents[2]),
+                    "PYTHONPATH": environment.get("PYTHONPATH", str(Path(__file__).parents[2])),
                 },
                 stdout=log,
                 stderr=log,
@@ -195,3 +195,61 @@ def test_that_warm_engines_and_their_server_end_with_the_window(small):
     family.wait_for(has_engines)
     time.sleep(1)
     assert family.kill() == []
+
+
+# A person at the window: it is opened, the run is started, the question is answered.
+PRESSING = """
+import sys
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QApplication, QPushButton
+
+from ui.__main__ import main
+
+stock = QApplication.exec
+asked = []
+
+
+def press():
+    widgets = QApplication.allWidgets()
+    for button in (w for w in widgets if isinstance(w, QPushButton) and w.isVisible()):
+        if button.text().replace("&", "") == "Allow and run":
+            button.click()
+            return
+    for widget in QApplication.topLevelWidgets():
+        for action in widget.findChildren(QAction):
+            if action.text() == "Run &all" and action.isEnabled() and not asked:
+                asked.append(action)
+                print("run asked for", flush=True)
+                action.trigger()
+                return
+
+
+def executed(*arguments):
+    timer = QTimer()
+    timer.timeout.connect(press)
+    timer.start(100)
+    return stock()
+
+
+if __name__ == "__main__":
+    QApplication.exec = executed
+    sys.exit(main(sys.argv[1:]))
+"""
+
+
+@for_each("after_s", (1, 4, 8, 14))
+def test_that_a_window_that_is_killed_in_a_run_leaves_no_process_and_its_project(after_s, digits):
+    (digits.parent / "pressing.py").write_text(PRESSING)
+    before = digits.read_bytes()
+    environment = {
+        "QT_QPA_PLATFORM": "offscreen",
+        "PYTHONPATH": f"{digits.parent}:{Path(__file__).parents[2]}",
+    }
+    family = Family("pressing", digits, folder=digits.parent, **environment)
+    family.wait_for(lambda: "run asked for" in family.text)
+    time.sleep(after_s)
+    assert family.kill() == []
+    assert digits.read_bytes() == before
+    again = Family("workbench", "run", digits, "--trust", folder=digits.parent)
+    assert again.first.wait(_START_S) == 0, again.text[-2000:]
