@@ -341,7 +341,8 @@ def _arrays() -> tuple[list[bytes], Reader]:
     import numpy as np
     import torch
 
-    from workbench.engine.data.arrays import read_arrays, read_labels
+    from workbench.engine.data.arrays import read_arrays
+    from workbench.engine.data.labels import read_labels
     from workbench.project.model import DataSource
     from workbench.project.sources import data_reference
     from workbench.results import TensorSpec

@@ -132,8 +132,12 @@ def read_limited(path: Path, limit: int, *, follow: bool = True) -> bytes:
         OSError: it cannot be read, is not regular, or is larger.
     """
     with open_regular(path, follow=follow) as file:
-        is_larger = os.fstat(file.fileno()).st_size > limit
-        data = b"" if is_larger else file.read(limit + 1)
+        size = os.fstat(file.fileno()).st_size
+        is_larger = size > limit
+        # A buffer of the limit's size for each small file would leave holes in the heap.
+        data = b"" if is_larger else file.read(size + 1)
+        if len(data) > size:
+            data += file.read(limit + 1 - len(data))
     if is_larger or len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {limit} bytes", str(path))
     return data

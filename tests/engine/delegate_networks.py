@@ -236,6 +236,47 @@ def windows_in_parts():
     return _made(run, (4, 6, 8), nn.Linear(8, 16))
 
 
+def rotary_keys():
+    """Keys, a part of one tensor, with their rotary positions and transposed, as in LLaMA."""
+
+    def run(x):
+        keys = x.view(1, 16, 3, 4, 8).permute(2, 0, 3, 1, 4)[1]
+        first, second = keys.chunk(2, -1)
+        return (keys * 0.5 + torch.cat((-second, first), -1)).transpose(-1, -2)
+
+    return _made(run, (1, 16, 96))
+
+
+def chosen_beside_function():
+    """Values of a function, or a number in their place, as where peaks are kept."""
+
+    def run(x, conv):
+        y = conv(x).sigmoid()
+        return torch.where(y > y.flip(3), y, torch.tensor(0.5))
+
+    return _made(run, _IMAGE, _conv())
+
+
+def filled_choice():
+    """A number that fills a tensor, or values of a convolution."""
+
+    def run(x, conv):
+        y = conv(x)
+        return torch.where(y < 0.3, torch.full_like(y, -1.0), y)
+
+    return _made(run, _IMAGE, _conv())
+
+
+def pooled_and_turned():
+    """The maxima of one channel, and what a linear makes of their columns."""
+
+    def run(x, linear):
+        pooled = functional.max_pool2d(x, 3)
+        return linear(pooled.transpose(2, 3)), pooled
+
+    return _made(run, (1, 1, 8, 12), nn.Linear(2, 4))
+
+
 def padded_product():
     """A product of queries and positions with a column before it, as relative attention has it."""
     return _made(lambda x: functional.pad(x @ x.transpose(2, 3), (1, 0)), (1, 2, 5, 9))

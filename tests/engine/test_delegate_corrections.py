@@ -53,6 +53,11 @@ QUICK = [
     ("summed_rows", "a8w8", U85, "clamps_over_rows"),
 ]
 SLOW = [
+    ("pooled_and_turned", "a8w8", U55, "outputs_kept"),
+    ("pooled_and_turned", "a16w8", U85, "outputs_kept"),
+    ("chosen_beside_function", "a8w8", U85, "types_of_choices"),
+    ("chosen_beside_function", "a16w8", U85, "types_of_choices"),
+    ("filled_choice", "a8w8", U85, "types_of_choices"),
     ("pooled_functions", "a16w8", U85, "tables_before_pools"),
     ("pooled_functions", "a8w8", U65, "tables_before_pools"),
     ("function_of_sums", "a8w8", U55, "clamps_over_rows"),
@@ -88,8 +93,10 @@ SLOW = [
     ("detected_and_joined", "a8w8", "ethos-u85-128", "activations_before_layouts"),
     ("clamped_rows", "a16w8", U55, "clamps_over_rows"),
     ("clamped_rows", "a16w8", U85, "clamps_over_rows"),
-    ("windows_in_parts", "a8w8", U85, "slices_computed"),
-    ("windows_in_parts", "a16w8", U85, "slices_computed"),
+    ("rotary_keys", "a8w8", U85, "slices_flattened"),
+    ("rotary_keys", "a16w8", U85, "slices_flattened"),
+    ("windows_in_parts", "a8w8", U85, "slices_flattened"),
+    ("windows_in_parts", "a16w8", U85, "slices_flattened"),
     ("padded_batch", "a16w8", U55, "slices_computed"),
     ("padded_batch", "a16w8", U85, "slices_computed"),
     ("grown_batch", "a16w8", U85, "slices_computed"),
@@ -146,12 +153,13 @@ def test_that_a_single_pixel_is_resized_bilinearly_on_the_npu(engine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", ["a8w8", "a16w8"])
-def test_that_parts_of_windows_are_copied_before_they_are_scaled(engine, config):
-    """Without the copy, the process of the compiler ends."""
-    made = network("windows_in_parts", config, U55)
+@pytest.mark.parametrize("name", ["rotary_keys", "windows_in_parts"])
+@pytest.mark.parametrize(("config", "device"), [("a8w8", U55), ("a16w8", U55), ("a8w8", U65)])
+def test_that_parts_of_five_dimensions_are_taken_in_fewer(engine, name, config, device):
+    """In five dimensions, the process of the compiler ends."""
+    made = network(name, config, device)
     assert is_right(engine, made)
-    assert len(places(engine, made, "slices_computed")) == 2
+    assert places(engine, made, "slices_flattened")
 
 
 @pytest.mark.slow

@@ -278,7 +278,7 @@ class GraphSnapshot:
             raise failure(
                 "The graph file cannot be read.", hint, place, str(error), code="graph-unreadable"
             ) from error
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise failure(
                 "The graph file is damaged.", hint, place, repr(error), code="graph-damaged"
             ) from error
@@ -352,13 +352,18 @@ def _pick(table: Sequence[T], indices: list[int]) -> list[T]:
     return [table[index] for index in indices]
 
 
+def _size(value: object) -> int | str:
+    return value if isinstance(value, int) else str(value)
+
+
 def _decode(raw: dict[str, Any]) -> GraphSnapshot:
     words = [str(word) for word in raw["words"]]
     tensors = [
-        TensorInfo(tuple(shape), dtype, _decode_qparams(qparams)) for shape, dtype, qparams in raw["tensors"]
+        TensorInfo(tuple(map(_size, shape)), str(dtype), _decode_qparams(qparams))
+        for shape, dtype, qparams in raw["tensors"]
     ]
-    groups = [tuple(group) for group in raw["groups"]]
-    attrs: list[dict[str, str]] = [dict(items) for items in raw["attrs"]]
+    groups = [tuple(map(str, group)) for group in raw["groups"]]
+    attrs = [{str(name): str(value) for name, value in items.items()} for items in raw["attrs"]]
     columns, links, owners = raw["nodes"], raw["edges"], raw["modules"]
     ids = [str(name) for name in columns["id"]]
     nodes = map(
@@ -380,7 +385,8 @@ def _decode(raw: dict[str, Any]) -> GraphSnapshot:
         links["output_index"],
         links["input_index"],
     )
-    modules = map(Module, owners["path"], owners["type_name"], owners["parent"], owners["parameters"])
+    paths, types = map(str, owners["path"]), map(str, owners["type_name"])
+    modules = map(Module, paths, types, map(str, owners["parent"]), map(int, owners["parameters"]))
     snapshot = GraphSnapshot(raw["level"], tuple(nodes), tuple(edges), tuple(modules))
     if len(snapshot.nodes_by_id) != len(ids):
         raise ValueError("two nodes share an id")

@@ -28,6 +28,7 @@ from .tosa_nodes import (
     padded_image,
     redirect,
     reshaped,
+    sizes_constant,
     source_of,
     swap_with_layout,
 )
@@ -61,9 +62,10 @@ def outputs_kept(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
 
     Fault: Where a value leaves a delegate and is read inside it too, its layout is changed for the
         CPU and changed back. Vela joins the two changes and forgets that the first is an output:
-        the delegate has an output less, and the program reads wrong values.
+        the delegate has an output less, and the program reads wrong values. So it is where the
+        output is a reshape that is transposed inside.
     Instead: What reads the changed layout inside the delegate reads the value before it.
-    Right because: Both changes together are one, or none.
+    Right because: Both changes together are one, or none. A reshape is taken twice.
     Network: x = conv(image); torch.cat([x, interpolate(other(adaptive_avg_pool2d(x, 1)))], 1) for
         U55, as in DeepLab and PSPNet
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
@@ -71,7 +73,14 @@ def outputs_kept(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     del delegate
     for node in list(graph.nodes):
         first: Any = node.args[0] if _is_transpose(node) else None
-        if not _is_transpose(first) or all(user.op != "output" for user in first.users):
+        if first is None or all(user.op != "output" for user in first.users):
+            continue
+        if first.target == TOSA.RESHAPE.default:
+            with graph.inserting_before(node):
+                again = reshaped(graph, first.args[0], [*first.meta["val"].shape])
+            node.replace_input_with(first, again)
+            yield first.name
+        if not _is_transpose(first):
             continue
         source, order = first.args[0], [first.args[1][axis] for axis in node.args[1]]
         if order == sorted(order):
@@ -137,6 +146,42 @@ def rescales_joined(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             yield node.name
 
 
+def slices_flattened(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Slice in at most four dimensions.
+
+    Fault: Where an operator on elements reads a slice of five dimensions, of a batch or as images
+        of another shape, with its result transposed, Vela's process ends for U55 and U65. For U85
+        each image is then computed from the first.
+    Instead: Dimensions beside each other that are whole are joined, and those of size 1 are left
+        out, before the slice is taken. The slice gets its shape back.
+    Right because: A slice takes the same elements, in the same order, whatever shape the dimensions
+        have that it takes whole.
+    Network: q, k, v = qkv.view(1, 16, 3, 4, 8).permute(2, 0, 3, 1, 4), then (k +
+        rotated(k)).transpose(-1, -2), as rotary positions have it; q * scale with windows as a
+        batch, as in Swin
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    del delegate
+    for node in list(graph.nodes):
+        if node.target != TOSA.SLICE.default:
+            continue
+        value, starts, sizes = node.args
+        shape, part = [*value.meta["val"].shape], [*node.meta["val"].shape]
+        flat = _flattened(shape, starts.meta["val"], part)
+        if len(shape) <= IMAGE_RANK or len(flat[0]) > IMAGE_RANK:
+            continue
+        with graph.inserting_before(node):
+            source = reshaped(graph, value, flat[0])
+            constants = [sizes_constant(graph, value, values) for values in flat[1:]]
+            taken = graph.call_function(node.target, (source, *constants))
+            taken.meta = {**node.meta, "val": node.meta["val"].reshape(flat[2])}
+            node.replace_all_uses_with(reshaped(graph, taken, part))
+        for old in (node, starts, sizes):
+            if not old.users:
+                graph.erase_node(old)
+        yield node.name
+
+
 def slices_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     """Copy slices and pads before operators that lose their offset.
 
@@ -145,26 +190,23 @@ def slices_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
         convolutions with a dilation above two, all convolutions of a batch, and on U85 convolutions
         and pools with a stride above three then read with the wrong offset or shape: other
         elements, or beyond the memory. ExecuTorch writes a slice too where rows are left over
-        behind the last window, and for each of several groups. For U55 and U65 Vela's process ends
-        where an operator on each element reads a slice of five dimensions; for U85 each image of a
-        batch is then computed from the first. For U85 Vela computes
-        several operators on elements in a chain, and one behind the first reads a slice that it
-        repeats, as for all rows, from the start of the sliced tensor. A padding with zeros becomes
+        behind the last window, and for each of several groups. For U85 Vela computes several
+        operators on elements in a chain, and one behind the first reads a slice that it repeats, as
+        for all rows, from the start of the sliced tensor. A padding with zeros becomes
         that of the convolution behind it; where a reshape between them makes other images, as for a
         batch in one dimension, it reads other elements.
     Instead: The slice or pad is copied before such an operator reads it, which costs the cycles of
         the copy.
     Right because: The copy is a maximum over windows of one element, which is the element.
     Network: conv(x)[:, :, 2:].amax(3) in a8w8; q, k, v = linear(x).chunk(3, -1), then q @
-        k.transpose(-1, -2) for U55; q, k, v = qkv.unbind(0), then q * scale with windows as a
-        batch, as in Swin; x * scale + shift in a8w8 for U85, with scale and shift from chunk(2,
-        -1), as in a diffusion transformer; Conv1d(4, 4, 3)(pad(x, (2, 0))) over a batch in a16w8
+        k.transpose(-1, -2) for U55; x * scale + shift in a8w8 for U85, with scale and shift from
+        chunk(2, -1), as in a diffusion transformer; Conv1d(4, 4, 3)(pad(x, (2, 0))) over a batch in
+        a16w8
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
     """
     for node in list(graph.nodes):
         if node.target == TOSA.SLICE.default:
-            is_lost = _loses_its_offset(node, anywhere=_is_lost_anywhere(node, delegate.is_u55))
-            is_lost = is_lost or (not delegate.is_u55 and _is_repeated_in_a_chain(node))
+            is_lost = _loses_its_offset(node) or (not delegate.is_u55 and _is_repeated_in_a_chain(node))
         else:
             is_lost = node.target == TOSA.PAD.default and _is_convolved_in_other_images(node)
         if is_lost:
@@ -341,26 +383,28 @@ def _is_constant(program: Any, node: fx.Node) -> bool:
     return is_param_node(program, node) and not node.meta.get("is_input", False)
 
 
-def _loses_its_offset(value: fx.Node, *, anywhere: bool) -> bool:
-    """Return whether an operator that reads a value, also in another layout, reads wrongly.
-
-    Args:
-        value: A slice.
-        anywhere: Whether every operator that computes reads it wrongly.
-    """
+def _loses_its_offset(value: fx.Node) -> bool:
+    """Return whether an operator that reads a slice, also in another layout, reads wrongly."""
     return any(
-        _loses_its_offset(reader, anywhere=anywhere)
-        if reader.target in _IN_PLACE
-        else _reads_wrongly(reader) or (anywhere and reader.op == "call_function")
+        _loses_its_offset(reader) if reader.target in _IN_PLACE else _reads_wrongly(reader)
         for reader in value.users
     )
 
 
-def _is_lost_anywhere(value: fx.Node, is_u55: bool) -> bool:
-    """Return whether every operator that computes reads a slice wrongly."""
-    if not _is_deep(value.args[0]):
-        return False
-    return is_u55 or sum(size != 1 for size in value.meta["val"].shape) >= IMAGE_RANK
+def _flattened(shape: list[int], starts: list[int], part: list[int]) -> tuple[list[int], ...]:
+    """Return shape, starts and sizes of a slice in as few dimensions as it can be taken in."""
+    joined = [[1, 0, 1]]
+    for size, start, taken in zip(shape, starts, part, strict=True):
+        if size == taken == 1:
+            continue
+        if size == taken and joined[-1][0] == joined[-1][2]:
+            joined[-1] = [joined[-1][0] * size, 0, joined[-1][2] * taken]
+        else:
+            joined.append([size, start, taken])
+    if len(joined) > 1 and joined[0][0] == 1:
+        del joined[0]
+    flat, begins, sizes = map(list, zip(*joined, strict=True))
+    return flat, begins, sizes
 
 
 def _is_repeated_in_a_chain(value: fx.Node) -> bool:
@@ -396,11 +440,6 @@ def _image_of(value: fx.Node) -> tuple[int, ...]:
     """Return the shape of a tensor with at least four dimensions, as Vela takes it."""
     shape = tuple(value.meta["val"].shape)
     return (*[1] * (IMAGE_RANK - len(shape)), *shape)
-
-
-def _is_deep(value: Any) -> bool:
-    """Return whether a tensor has more dimensions than an image, those of size 1 left out."""
-    return sum(size != 1 for size in value.meta["val"].shape) > IMAGE_RANK
 
 
 def _reads_wrongly(reader: fx.Node) -> bool:
