@@ -25,6 +25,7 @@ from workbench.project.opened import OpenProject
 from workbench.project.trust import named_code
 from workbench.results import GRAPH_FILE
 from workbench.script import script
+from workbench.script.quantizer import copied_corrections
 
 pytestmark = pytest.mark.engine
 
@@ -283,6 +284,9 @@ def test_that_the_program_and_its_script_compute_what_the_file_does(engine):
     assert engine.result(made, "evaluate").sqnr_db > 20
     path = engine.folder / "made.py"
     path.write_text(script(OpenProject(made, engine.folder), path))
+    for file, text in copied_corrections().items():
+        (engine.folder / file).parent.mkdir(exist_ok=True)
+        (engine.folder / file).write_text(text)
     subprocess.run(
         [sys.executable, str(path), str(engine.folder / "made.pte")],
         check=True,
