@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QPushButton, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.tflite.tflite_tables import (
     CauseRow,
@@ -106,6 +106,7 @@ class TflitePanel(Panel):
         self.start.clicked.connect(self._on_start)
         self.file = Label("", self)
         self._head = FlowRow(self)
+        self._head.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Maximum)
         self._head.add(self.choose, self.start, self.file)
 
     def _built_body(self) -> QWidget:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject
 
-from ui.shared.number_format import count, decibel, kib, milliseconds
+from ui.shared.number_format import count, decibel, milliseconds, size
 from ui.shared.sortable_table import Column, FigureTableModel
 from workbench.studies.tflite import (
     CAUSES,
@@ -58,8 +58,8 @@ def _figures(side: SideTotals) -> Iterator[tuple[str, str]]:
     yield "NPU cycles", count(side.cycles)
     yield "as Vela says", _NONE if side.cycles_vela is None else count(side.cycles_vela)
     yield "NPU time", _NONE if side.inference_ms is None else milliseconds(side.inference_ms)
-    yield "SRAM", kib(side.sram_bytes)
-    yield "Constants", kib(side.constant_bytes)
+    yield "SRAM", size(side.sram_bytes)
+    yield "Constants", size(side.constant_bytes)
     yield "MACs", count(side.macs)
     yield "NPU operations", count(side.operations)
     yield "Delegates", count(side.delegates)
@@ -106,6 +106,7 @@ def cause_columns() -> list[Column[CauseRow]]:
         Column("Cause", lambda row: row.title, gives_way=True),
         Column("More cycles", lambda row: _signed(row.cycles), lambda row: row.cycles),
         Column("In", lambda row: plural(row.layers, "layer"), lambda row: row.layers),
+        Column("What it means", lambda row: row.meaning, gives_way=True),
     ]
 
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _SOURCE = "source"
 _PLACE = Place(kind="option", id="file")
-# The tensors that the converter fused into one have their names in one, longest last.
-_JOINED, _LONGEST = ";", 80
+# A tensor that the converter made of several has the names of all; names are paths of scopes.
+_JOINED, _SCOPES = ";", 2
 _OPERATORS = {"CONV": "Conv2D", "DEPTHWISE": "DepthwiseConv2D", "POOL": "Pool", "RESIZE": "Resize"}
 
 
@@ -131,7 +131,7 @@ def _report(compiled: Any, result: bytes, choice: TargetChoice, folder: Path) ->
 
 
 def _short(name: str) -> str:
-    return name.partition(_JOINED)[0][-_LONGEST:]
+    return "/".join(name.partition(_JOINED)[0].split("/")[-_SCOPES:])
 
 
 def _compiled_before(content: bytes, model: TfliteModel, choice: TargetChoice) -> TfliteSide:
