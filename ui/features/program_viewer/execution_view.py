@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -50,13 +51,16 @@ class OutputRow:
     largest: float | None = None
 
 
-OUTPUT_COLUMNS: tuple[Column[OutputRow], ...] = (
+TENSOR_COLUMNS: tuple[Column[OutputRow], ...] = (
     Column("Tensor", lambda r: r.name),
     Column("Type", lambda r: r.dtype),
     Column("Shape", lambda r: "\u00d7".join(map(str, r.shape)) or "scalar"),
     Column("Minimum", lambda r: f"{r.low:.6g}", lambda r: r.low),
     Column("Maximum", lambda r: f"{r.high:.6g}", lambda r: r.high),
     Column("Mean", lambda r: f"{r.mean:.6g}", lambda r: r.mean),
+)
+OUTPUT_COLUMNS: tuple[Column[OutputRow], ...] = (
+    *TENSOR_COLUMNS[:1],
     Column(
         "Differing",
         lambda r: DASH if r.differing is None else count(r.differing),
@@ -64,13 +68,13 @@ OUTPUT_COLUMNS: tuple[Column[OutputRow], ...] = (
         "Elements that differ from the test vector of the program, or from the reference",
     ),
     Column(
-        "Largest difference",
+        "By at most",
         lambda r: DASH if r.largest is None else f"{r.largest:.6g}",
         lambda r: r.largest,
         "The largest difference from the test vector of the program, or from the reference",
     ),
+    *TENSOR_COLUMNS[1:],
 )
-_EXPECTED_COLUMNS = 2
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,7 @@ class ExecutionView(QWidget):
         self.operations = CounterTableModel(self)
         self.operation_table = FigureView("Executed operations", self.operations, self, empty=NOT_EXECUTED)
         self.operation_table.rows_chosen.connect(self._on_operation_chosen)
-        self.tensors = FigureTableModel(OUTPUT_COLUMNS[:-_EXPECTED_COLUMNS], lambda r: r.name, self)
+        self.tensors = FigureTableModel(TENSOR_COLUMNS, lambda r: r.name, self)
         self.tensor_table = FigureView("Tensors of the operation", self.tensors, self, empty=NO_OPERATION)
         self.tensor_table.rows_chosen.connect(self._on_tensor_chosen)
         self.values = QPlainTextEdit(self)
@@ -230,6 +234,7 @@ class ExecutionView(QWidget):
         findings = executed.result.findings
         self.note.setText(
             f"{count(len(counted))} operations executed on the simulator (no timing)."
+            + _agreement(executed.outputs)
             + (f" {count(len(findings))} remarks; the first: {findings[0].message}" if findings else "")
         )
         self.outputs.set_rows(executed.outputs)
@@ -261,6 +266,15 @@ class ExecutionView(QWidget):
         if shown and (row := self.tensors.row_at(shown[0])) is not None:
             index = [access_row(access) for access in self._accesses].index(row)
             self.values.setPlainText(values_text(self._accesses[index]))
+
+
+def _agreement(outputs: Sequence[OutputRow]) -> str:
+    """Return how many elements are as expected; "" where nothing was."""
+    if any(row.differing is None for row in outputs):
+        return ""
+    elements = sum(math.prod(row.shape) for row in outputs)
+    equal = elements - sum(row.differing or 0 for row in outputs)
+    return f" {count(equal)} of {count(elements)} output elements are as expected."
 
 
 def execute(
