@@ -75,3 +75,12 @@ def magnitude():
         return torch.fft.rfft(x * m.window, norm="ortho").abs()
 
     return _made(run, (1, 4, 32))
+
+
+def inverse():
+    def run(m, x):
+        spectrum = torch.stft(x, 32, 16, window=m.window, return_complex=True)
+        gains = m.layers[0](spectrum.abs()).sigmoid()
+        return torch.istft(spectrum * gains, 32, 16, window=m.window, length=256)
+
+    return _made(run, (1, 256), nn.Conv1d(17, 17, 1))
