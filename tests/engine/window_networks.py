@@ -84,3 +84,7 @@ def inverse():
         return torch.istft(spectrum * gains, 32, 16, window=m.window, length=256)
 
     return _made(run, (1, 256), nn.Conv1d(17, 17, 1))
+
+
+def long_mean():
+    return _made(lambda m, x: functional.relu(x).mean(-1), (1, 4, 70001))

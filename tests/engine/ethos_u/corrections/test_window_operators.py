@@ -110,3 +110,11 @@ def test_that_windows_and_spectra_run_on_the_npu(name, device, config, engine):
 @pytest.mark.parametrize("config", ["a8w8", "a16w8"])
 def test_that_an_inverse_spectrogram_is_right(config, engine):
     assert is_right(engine, project("window_networks.py:inverse", config, "ethos-u55-128"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["ethos-u55-128", "ethos-u85-256"])
+def test_that_a_mean_over_more_places_than_a_register_counts_is_right(device, engine):
+    made = project("window_networks.py:long_mean", "a8w8", device)
+    assert is_right(engine, made)
+    assert {node.cause for node in engine.result(made, "lower").cpu_nodes} == {"border"}
