@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.npu_programs import DEVICES, NUMPY, Array, Case, Impossible, drawn, program_of
+from tests.npu_programs import DEVICES, NUMPY, Array, Case, Impossible, drawn, enlarged, program_of
 from tests.stream_reader import reaches
 from workbench.errors import WorkbenchError
 from workbench.npu.program import load
@@ -225,13 +225,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--large", action="store_true", help="large inputs, and strides up to 6")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args(arguments)
     find, outcomes = Isolated(), Counter[str]()
     begun = time.monotonic()
     seed = options.seed * 1_000_000
     while outcomes.total() < options.count and time.monotonic() - begun < 60 * options.minutes:
-        case = drawn(seed)
+        case = enlarged(drawn(seed)) if options.large else drawn(seed)
         seed += 1
         word = find(case).split(":")[0]
         if word == "impossible":

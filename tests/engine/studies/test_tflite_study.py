@@ -2,6 +2,7 @@
 
 import csv
 import math
+import random
 import shutil
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from tests.engine.in_process import project
 from tests.engine.twin_networks import twin, twin_samples, twin_tflite
 from tests.litert_search import compiled
 from workbench.engine.litert import compute_tflite
+from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import DataSource, Evaluation, TargetChoice
 from workbench.protocol import RunStudy, StudyProgress
+from workbench.pte.tflite_model import read_tflite
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.tflite import TfliteComparison, tflite_options
 
@@ -119,6 +122,7 @@ def test_that_layers_are_matched_and_causes_add_up_to_the_difference(engine, tmp
     assert min(output.program_db, output.tflite_db, output.between_db) > 25
 
 
+@pytest.mark.slow
 def test_that_an_operation_that_one_side_has_is_the_cause_of_its_cycles(engine, tmp_path):
     files = [written(tmp_path, twin_tflite(rescaled=more), f"{more}.tflite") for more in (False, True)]
     plain, rescaled = (compared(engine, twin_project(), file) for file in files)
@@ -187,6 +191,40 @@ def test_that_each_file_that_cannot_be_compared_has_its_reason(engine, tmp_path)
     assert engine.failure.code == "tflite-other-network"
 
 
+@pytest.mark.slow
+def test_that_a_file_that_ends_vela_is_one_sentence_and_the_engine_lives(engine, tmp_path):
+    # A convolution of the file reads a tensor of no dimensions: Vela 5.1.0 ends with a signal.
+    content = bytearray(twin_tflite())
+    generator = random.Random(1)
+    for _ in range(400):
+        damaged = bytearray(content)
+        for _ in range(3):
+            damaged[generator.randrange(8, 3000)] = generator.randrange(256)
+        if is_fatal(bytes(damaged), tmp_path):
+            break
+    else:
+        pytest.fail("no damaged file ended Vela")
+    assert asked(engine, twin_project(), written(tmp_path, bytes(damaged), "damaged.tflite")) == "failed"
+    assert engine.failure.code == "tflite-vela-ended"
+    assert compared(engine, twin_project(), written(tmp_path, bytes(content))).outputs
+
+
+def is_fatal(content, folder):
+    """Return whether our reader takes a file that ends the command ``vela`` with a signal."""
+    try:
+        read_tflite(content)
+    except WorkbenchError:
+        return False
+    vela = Path(sys.executable).with_name("vela")
+    file = written(folder, content, "tried.tflite")
+    command = [vela, file, f"--accelerator-config={DEVICE}", "--output-dir", folder / "tried"]
+    try:
+        return subprocess.run(command, check=False, capture_output=True, timeout=10).returncode < 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+@pytest.mark.slow
 def test_that_the_remedy_for_another_device_works(engine, tmp_path):
     content = twin_tflite()
     made = twin_project("ethos-u85-256")
@@ -198,6 +236,7 @@ def test_that_the_remedy_for_another_device_works(engine, tmp_path):
     assert compared(engine, made, written(tmp_path, content)).compiled_here
 
 
+@pytest.mark.slow
 def test_that_integer_inputs_and_outputs_are_compared_as_the_same_real_values(engine, tmp_path):
     file = written(tmp_path, twin_tflite())
     floats = compared(engine, twin_project(), file)

@@ -111,7 +111,7 @@ def compile_network(
                 details=captured.getvalue() or f"exit code {error.code}",
                 code="vela-options-rejected",
             ) from error
-        except RuntimeError as error:
+        except (RuntimeError, IndexError, ValueError) as error:
             first = (str(error).strip().splitlines() or ["no reason given"])[0]
             raise failure(
                 f"Vela could not compile it: {first}.", details=str(error), code="vela-refused"

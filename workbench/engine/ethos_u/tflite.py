@@ -1,8 +1,14 @@
-"""A network in TensorFlow Lite, compiled by Vela for a target choice, and its estimate."""
+"""A network in TensorFlow Lite, compiled by Vela for a target choice, and its estimate.
+
+Run as a program, it is the process that compiles.
+"""
 
 from __future__ import annotations
 
+import tempfile
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +19,8 @@ from workbench.engine.ethos_u import vela
 from workbench.engine.ethos_u.corrected_cycles import PERFORMANCE, rows
 from workbench.engine.ethos_u.estimate import compile_network
 from workbench.engine.fx.modules import Location
-from workbench.errors import Place, failure
+from workbench.engine.worker_processes import WorkerProcesses, serve
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.npu.program import load
 from workbench.npu.state import Options
 from workbench.pte.description import memory_of
@@ -28,14 +35,15 @@ from workbench.targets.ethos_u.efficiency import with_limits
 from workbench.targets.ethos_u.vela_ini import OPTION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
+    from workbench.engine.cluster import Answer
     from workbench.npu.counters import Counters
     from workbench.npu.program import Program
     from workbench.project.model import TargetChoice
 
 _SOURCE = "source"
+_POLL_S, _LONGEST_S = 0.2, 600
 _PLACE = Place(kind="option", id="file")
 # A tensor that the converter made of several has the names of all; names are paths of scopes.
 _JOINED, _SCOPES = ";", 2
@@ -57,13 +65,16 @@ class TfliteSide:
     compiled_here: bool
 
 
-def tflite_side(content: bytes, choice: TargetChoice, folder: Path) -> TfliteSide:
+def tflite_side(
+    content: bytes, choice: TargetChoice, folder: Path, check: Callable[[], None] = lambda: None
+) -> TfliteSide:
     """Return a TensorFlow Lite file as it runs on a device.
 
     Args:
         content: The file, compiled by Vela for that device or not compiled.
         choice: The device with all its options.
         folder: Base of the project's relative paths.
+        check: Called while Vela compiles; ends it by raising.
 
     Raises:
         WorkbenchError: It has no integers, was compiled for another device, Vela puts nothing of it
@@ -82,8 +93,9 @@ def tflite_side(content: bytes, choice: TargetChoice, folder: Path) -> TfliteSid
         )
     ini = target_of(choice.id).files(choice, folder).get(OPTION)
     text = ini.read_text(encoding="utf-8") if ini is not None else None
-    compiled = compile_network(content, choice.id, choice.options, text, "tflite")
-    result = bytes(compiled.model)
+    clock = clock_of(choice, folder)
+    asked = {"device": choice.id, "options": dict(choice.options), "ini": text, "clock": clock}
+    result, report = _compiled(content, asked, check)
     after = read_tflite(result)
     if not after.is_compiled:
         raise failure(
@@ -92,7 +104,6 @@ def tflite_side(content: bytes, choice: TargetChoice, folder: Path) -> TfliteSid
             _PLACE,
             code="tflite-all-on-cpu",
         )
-    report = _report(compiled, result, choice, folder)
     totals = SideTotals(
         cycles=report.cycles_total,
         cycles_vela=report.cycles_vela,
@@ -107,9 +118,56 @@ def tflite_side(content: bytes, choice: TargetChoice, folder: Path) -> TfliteSid
     return TfliteSide(model, report.operations, totals, load(result), compiled_here=True)
 
 
-def _report(compiled: Any, result: bytes, choice: TargetChoice, folder: Path) -> VelaReport:
+def _compiled(content: bytes, asked: dict[str, Any], check: Callable[[], None]) -> tuple[bytes, VelaReport]:
+    """Return what Vela makes of a file, in a process of its own: a damaged file may end it.
+
+    Raises:
+        WorkbenchError: Vela refused it, ended, or did not end.
+    """
+    with tempfile.TemporaryDirectory() as place, WorkerProcesses(__name__, 1) as workers:
+        network, result = Path(place) / "network.tflite", Path(place) / "compiled.tflite"
+        network.write_bytes(content)
+        future = workers.submit({**asked, "network": str(network), "result": str(result)})
+        limit = time.monotonic() + _LONGEST_S
+        while True:
+            check()
+            try:
+                answer = future.result(timeout=_POLL_S)
+            except TimeoutError:
+                if time.monotonic() > limit:
+                    raise _ended(f"did not end within {_LONGEST_S // 60} minutes") from None
+                continue
+            except WorkbenchError as error:
+                if error.codes == ("worker-ended",):
+                    raise _ended("ended without a word") from error
+                raise
+            return result.read_bytes(), VelaReport.model_validate(answer["report"])
+
+
+def _ended(how: str) -> WorkbenchError:
+    return failure(
+        f"Vela {how} while it compiled this file.",
+        "The file is damaged, or Vela has a fault with it: run vela on the file itself to see.",
+        _PLACE,
+        code="tflite-vela-ended",
+    )
+
+
+def _answered(asked: dict[str, Any]) -> Answer:
+    """Compile the file that a request names; the answer is the estimate."""
+    content = Path(asked["network"]).read_bytes()
+    compiled = compile_network(content, asked["device"], asked["options"], asked["ini"], "tflite")
+    result = bytes(compiled.model)
+    Path(asked["result"]).write_bytes(result)
+    report = _report(compiled, result, asked["device"], asked["clock"])
+    return {"report": report.model_dump(mode="json")}
+
+
+def _report(compiled: Any, result: bytes, device: str, clock: float) -> VelaReport:
     """Return the estimate; the module of an operation is the tensor that its operator gives."""
-    streams = [commands(blocks(d.data)) for d in decode_tflite(result).method().delegates]
+    streams = []
+    if read_tflite(result).is_compiled:
+        streams = [commands(blocks(d.data)) for d in decode_tflite(result).method().delegates]
     known = SimpleNamespace(
         perf_report=compiled.perf_report,
         opt_database=compiled.opt_database,
@@ -126,8 +184,7 @@ def _report(compiled: Any, result: bytes, choice: TargetChoice, folder: Path) ->
         kind = kinds.get(source, "")
         place = Location(f"{kind} {_short(names[source])}".strip())
         origins[str(row["name"])] = vela.Origin(kind, place, source)
-    clock = clock_of(choice, folder)
-    return with_limits(vela.report(0, known, clock, origins, choice.id), choice.id)
+    return with_limits(vela.report(0, known, clock, origins, device), device)
 
 
 def _short(name: str) -> str:
@@ -210,3 +267,7 @@ def _counted(counted: tuple[Counters, ...]) -> Iterator[VelaOperation]:
             output_shape=one.ofm[-3:],
             moved_bytes=one.read_bytes + one.written_bytes - one.weight_bytes - one.scale_bytes,
         )
+
+
+if __name__ == "__main__":
+    serve(lambda: _answered)

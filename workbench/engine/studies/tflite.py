@@ -60,7 +60,7 @@ def run(study: StudyContext) -> None:
     lowered = context.result("lower", LowerResult)
     choice = _choice(context, lowered)
     study.report(0, 3, "compiling the TensorFlow Lite network")
-    theirs = tflite_side(content, choice, context.folder)
+    theirs = tflite_side(content, choice, context.folder, context.check_cancelled)
     ours = [operation for report in lowered.vela for operation in report.operations]
     if not theirs.compiled_here:
         ours = [operation.model_copy(update={"cycles": operation.ideal_cycles}) for operation in ours]
