@@ -65,6 +65,50 @@ def _next(w, random, x, values):
     return choices[int(random.integers(len(choices)))]() if fits else ops.requantized(w, x)
 
 
+# Batch, height, width and channels: batches, odd sides, pictures of 300 to 640 pixels, sound.
+SIZES = (
+    (1, 300, 300, 3),
+    (1, 257, 131, 5),
+    (1, 480, 640, 3),
+    (3, 33, 47, 8),
+    (2, 65, 64, 16),
+    (1, 1, 16000, 1),
+    (1, 16000, 1, 1),
+    (5, 1, 401, 4),
+    (1, 7, 1025, 17),
+)
+
+
+def sized(seed):
+    """Return a model of one to three operators on inputs of uncommon sizes, with any stride.
+
+    Left out is what Vela 5.1.0 compiles wrongly from TensorFlow Lite, for all devices: a convolution
+    of one tap with a stride above 3 over a batch, ``CONV_2D`` of (2, 1, 41, 4) with strides 1 and 4.
+    """
+    random = np.random.default_rng([seed, 1])
+    w = ops.Writer(seed, "int8" if random.random() < 0.7 else "int16")
+    x = w.input(*SIZES[int(random.integers(len(SIZES)))])
+    for _ in range(random.integers(1, 4)):
+        kernel = [int(min(side, random.integers(1, 10))) for side in x.shape[1:3]]
+        stride = [int(random.integers(1, min(7, side + 1))) for side in x.shape[1:3]]
+        if x.shape[0] > 1 and kernel == [1, 1]:
+            stride = [min(step, 3) for step in stride]
+        choices = [
+            lambda kernel=kernel, stride=stride, x=x: ops.convolution(
+                w, x, int(random.integers(1, 20)), kernel, stride, activation=int(random.integers(2))
+            ),
+            lambda kernel=kernel, stride=stride, x=x: ops.convolution(
+                w, x, 0, kernel, [max(stride)] * 2, depthwise=True
+            ),
+            lambda kernel=kernel, x=x: ops.pool(w, "MAX_POOL_2D", x, kernel, 2, ops.SAME),
+            lambda kernel=kernel, x=x: ops.pool(w, "AVERAGE_POOL_2D", x, kernel, 2),
+            lambda x=x: ops.binary(w, "ADD", x, ops.function(w, "RELU", x)),
+            lambda x=x: ops.turned(w, x, (0, 2, 1, 3)),
+        ]
+        x = choices[int(random.integers(len(choices)))]()
+    return w.done(x)
+
+
 def mobile(seed=0, dtype="int8"):
     """Return a small MobileNetV2: inverted residuals with and without a shortcut, and a head."""
     w = ops.Writer(seed, dtype)
@@ -152,6 +196,7 @@ def main():
     options = parser.parse_args()
     first = options.seed * 1_000_000
     models = {f"chain_{first + n}": chain(first + n) for n in range(options.count)}
+    models |= {f"sized_{first + n}": sized(first + n) for n in range(options.count)}
     models |= {
         f"{name}_{d}": make(options.seed, d)
         for name, make in NETWORKS.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -478,6 +478,34 @@ def drawn(seed: int) -> Case:
     dtype = "INT16" if g.random() < 0.35 else "INT8"
     shape = (2 if g.random() < 0.15 else 1, *shape[1:])
     return Case(seed, device, dtype, shape, tuple(operations))
+
+
+# Batches, odd sides, maps of more than 65,536 pixels and sound of 16,000 samples.
+_LARGE = (
+    (1, 300, 300, 3),
+    (1, 257, 131, 5),
+    (3, 33, 47, 8),
+    (1, 1, 16000, 1),
+    (1, 16000, 1, 2),
+    (5, 1, 401, 4),
+    (2, 65, 64, 16),
+)
+_RESIZED = 1000
+
+
+def enlarged(case: Case) -> Case:
+    """Return a program with a large input, and strides up to 6.
+
+    The reference model ends its process at a resize of 16,384 places or more.
+    """
+    g = np.random.default_rng([case.seed, 3])
+    operations = tuple(
+        (name, {**parameters, "stride": [int(v) for v in g.integers(1, 7, 2)]})
+        for name, parameters in case.operations[:3]
+    )
+    resizes = any(name == "resize" for name, _ in operations)
+    shapes = [shape for shape in _LARGE if max(shape) < _RESIZED or not resizes]
+    return replace(case, shape=shapes[int(g.integers(len(shapes)))], operations=operations)
 
 
 def program_of(case: Case) -> bytes:

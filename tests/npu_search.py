@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import math
 import sys
 import time
 from collections import Counter
@@ -24,13 +25,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.npu_programs import DEVICES, NUMPY, Array, Case, Impossible, drawn, program_of
+from tests.npu_programs import DEVICES, NUMPY, Array, Case, Impossible, drawn, enlarged, program_of
+from tests.stream_reader import reaches
 from workbench.errors import WorkbenchError
 from workbench.npu.program import load
 from workbench.npu.state import Options
+from workbench.pte import npu_commands, vela_stream
 
 SAMPLES = 2
-WRONG = ("differs", "raised", "finding", "crashed")
+WRONG = ("differs", "raised", "finding", "reaches", "crashed")
 
 
 def compiled(case: Case, program: bytes) -> bytes:
@@ -102,8 +105,9 @@ def reference(case: Case, program: bytes) -> tuple[list[Array], list[list[Array]
 
 
 def difference(blob: bytes, samples: list[Array], expected: list[list[Array]]) -> str:
-    """Return "equal", "differs" or "finding" for a delegate, with details after a colon."""
+    """Return "equal", or what is wrong with a delegate, with details after a colon."""
     machine = load(blob)
+    known = reaches_of(blob)
     for sample, wanted in zip(samples, expected, strict=True):
         result = machine.run([sample], Options(check=True))
         if len(result.outputs) != len(wanted):
@@ -117,9 +121,26 @@ def difference(blob: bytes, samples: list[Array], expected: list[list[Array]]) -
             total += values.size
         if equal != total:
             return f"differs: {equal} of {total} elements equal"
+        touched = {region: end for region, end in result.peak[0].items() if end}
+        if touched != known:
+            return f"reaches: {touched}, by the second reader {known}"
         if errors := [f for f in result.findings if f.severity == "error"]:
             return f"finding: {errors[0].code} at {errors[0].offset:#x}: {errors[0].message}"
     return "equal"
+
+
+def reaches_of(blob: bytes) -> dict[int, int]:
+    """Return how far a delegate reaches into each region, by the second reader of its commands.
+
+    Inputs and outputs are touched as a whole, also where no command reads the end of one.
+    """
+    parts = vela_stream.blocks(blob)
+    commands = bytes(vela_stream.commands(parts) or b"")
+    known, _ = reaches(commands, npu_commands.decode(commands).family)
+    for port in (port for side in ("inputs", "outputs") for port in vela_stream.ports(parts, side)):
+        end = port.offset + port.item_bytes * math.prod(port.shape)
+        known[port.region] = max(known.get(port.region, 0), end)
+    return known
 
 
 def smaller(case: Case) -> Iterator[Case]:
@@ -204,13 +225,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=1e9)
+    parser.add_argument("--large", action="store_true", help="large inputs, and strides up to 6")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args(arguments)
     find, outcomes = Isolated(), Counter[str]()
     begun = time.monotonic()
     seed = options.seed * 1_000_000
     while outcomes.total() < options.count and time.monotonic() - begun < 60 * options.minutes:
-        case = drawn(seed)
+        case = enlarged(drawn(seed)) if options.large else drawn(seed)
         seed += 1
         word = find(case).split(":")[0]
         if word == "impossible":

@@ -206,7 +206,7 @@ def test_that_a_target_is_named_only_in_its_own_files():
         "workbench/script/__init__.py",
         "workbench/ids.py",
         # The verb, the panel, the arithmetic and the operator of the same name: no targets.
-        "workbench/pte/vela_tflite.py",
+        "workbench/pte/tflite_model.py",
         "workbench/cli/arrays.py",
         "ui/features/formats_panel.py",
         "ui/shared/panel.py",

@@ -110,31 +110,36 @@ class Writer:
 
 
 def convolution(w, x, channels, kernel=3, stride=1, *, depthwise=False, activation=0, **options):
-    """Add a convolution, or a depthwise one, with a scale for each channel."""
-    _, height, width, depth = x.shape
+    """Add a convolution, or a depthwise one, with a scale for each channel.
+
+    Kernel and stride are a number, or height and width.
+    """
+    batch, height, width, depth = x.shape
+    kernel, stride = (np.broadcast_to(pair, 2).tolist() for pair in (kernel, stride))
     if depthwise:
-        channels, shape, axis = depth, (1, kernel, kernel, depth), 3
+        channels, shape, axis = depth, (1, *kernel, depth), 3
     else:
-        shape, axis = (channels, kernel, kernel, depth), 0
+        shape, axis = (channels, *kernel, depth), 0
     weights = w.random.integers(-127, 128, shape).astype(np.int8)
-    taps = kernel * kernel * (1 if depthwise else depth)
+    taps = kernel[0] * kernel[1] * (1 if depthwise else depth)
     scales = (w.random.uniform(0.5, 1.5, channels) / (127 * taps**0.5)).astype(np.float32)
     zeros = np.zeros(channels, int)
     kind = np.int32 if w.dtype == "int8" else np.int64
     bias = w.random.integers(-500, 500, channels).astype(kind)
     padding = options.get("padding", SAME)
     size = [
-        -(-side // stride) if padding == SAME else (side - kernel) // stride + 1 for side in (height, width)
+        -(-side // step) if padding == SAME else (side - taps) // step + 1
+        for side, taps, step in zip((height, width), kernel, stride, strict=True)
     ]
-    y = w.activation((1, *size, channels))
+    y = w.activation((batch, *size, channels))
     ins = [
         x,
         w.constant(weights, scale=scales, zero=zeros, axis=axis),
         w.constant(bias, scale=scales * np.float32(x.scale), zero=zeros),
     ]
     fields = {
-        "strideW": stride,
-        "strideH": stride,
+        "strideW": stride[1],
+        "strideH": stride[0],
         "dilationWFactor": 1,
         "dilationHFactor": 1,
         "padding": padding,
@@ -144,6 +149,25 @@ def convolution(w, x, channels, kernel=3, stride=1, *, depthwise=False, activati
         fields["depthMultiplier"] = 1
         return w.call("DEPTHWISE_CONV_2D", ins, [y], "DepthwiseConv2DOptions", 3, **fields)
     return w.call("CONV_2D", ins, [y], "Conv2DOptions", 3, **fields)
+
+
+def transposed_convolution(w, x, channels, kernel=3, stride=2):
+    """Add a transposed convolution that gives ``stride`` times the sides of its input."""
+    batch, height, width, depth = x.shape
+    weights = w.random.integers(-127, 128, (channels, kernel, kernel, depth)).astype(np.int8)
+    scales = (w.random.uniform(0.5, 1.5, channels) / (127 * kernel * depth**0.5)).astype(np.float32)
+    zeros = np.zeros(channels, int)
+    shape = (batch, height * stride, width * stride, channels)
+    kind = np.int32 if w.dtype == "int8" else np.int64
+    bias = w.random.integers(-500, 500, channels).astype(kind)
+    ins = [
+        w.constant(np.array(shape, np.int32)),
+        w.constant(weights, scale=scales, zero=zeros, axis=0),
+        x,
+        w.constant(bias, scale=scales * np.float32(x.scale), zero=zeros),
+    ]
+    fields = {"padding": SAME, "strideW": stride, "strideH": stride}
+    return w.call("TRANSPOSE_CONV", ins, [w.activation(shape)], "TransposeConvOptions", 3, **fields)
 
 
 def fully_connected(w, x, channels, activation=0):
@@ -180,7 +204,7 @@ def pool(w, name, x, kernel=2, stride=2, padding=VALID):
         -(-side // stride) if padding == SAME else (side - size) // stride + 1
         for side, size in zip(x.shape[1:3], (height, width), strict=True)
     ]
-    y = w.activation((1, *sides, x.shape[3]), like=x)
+    y = w.activation((x.shape[0], *sides, x.shape[3]), like=x)
     return w.call(
         name,
         [x],

@@ -20,7 +20,17 @@ StageId = Literal[
     "package",
 ]
 StudyId = Literal[
-    "sensitivity", "search", "sweep", "budget", "sample", "blame", "placement", "matrix", "training", "runner"
+    "sensitivity",
+    "search",
+    "sweep",
+    "budget",
+    "sample",
+    "blame",
+    "placement",
+    "matrix",
+    "training",
+    "tflite",
+    "runner",
 ]
 TargetId = Literal["ethos-u", "ibm-nnpa", "formats"]
 PresetId = Literal[

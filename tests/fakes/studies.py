@@ -21,6 +21,15 @@ from workbench.studies.sample import INPUT, SampleTensor, save_values
 from workbench.studies.search import Candidate, Limits, SearchResult, with_choices
 from workbench.studies.sensitivity import Noise, SensitivityResult, Unit, UnitSensitivity
 from workbench.studies.sweep import SweepResult, between, ends, points
+from workbench.studies.tflite import (
+    CauseShare,
+    ComparedLayer,
+    CpuOperator,
+    LayerSide,
+    OutputAgreement,
+    SideTotals,
+    TfliteComparison,
+)
 from workbench.studies.training import Epoch, TrainingResult
 from workbench.targets import target_of
 
@@ -92,6 +101,61 @@ def _play_sweep(command, key, folder):
         done.append(point if point.problem else point.model_copy(update={"totals": totals}))
         save_study(SweepResult(tool="Vela 5.1.0", total=len(asked), points=tuple(done)), folder)
         yield StudyProgress(job=command.job, study=command.study, key=key, done=number + 1, total=len(asked))
+    yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
+
+
+def tflite_comparison(file="net.tflite"):
+    """Return a comparison: a transpose more here, and an add that only the other side has."""
+    sides = [
+        SideTotals(
+            cycles=cycles,
+            cycles_vela=cycles + 5,
+            inference_ms=cycles / 1000,
+            sram_bytes=4096,
+            constant_bytes=512,
+            macs=640,
+            operations=2,
+            delegates=1,
+            cpu=cpu,
+            cpu_cycles=cpu_cycles,
+        )
+        for cycles, cpu, cpu_cycles in ((150, {"aten.mul.Tensor": 1}, 70), (120, {}, None))
+    ]
+
+    def side(name, cycles, *operators):
+        shape = {"output_shape": (4, 4, 8), "kernel": (3, 3), "fused": (), "macs": 640}
+        return LayerSide(name=name, cycles=cycles, operators=operators, **shape)
+
+    return TfliteComparison(
+        file=file,
+        compiled_here=True,
+        target="ethos-u55-128",
+        system_config="Ethos_U55_High_End_Embedded",
+        memory_mode="Shared_Sram",
+        program=sides[0],
+        tflite=sides[1],
+        layers=(
+            ComparedLayer(
+                ours=side("stem.conv", 150, "Conv2D", "Transpose"),
+                theirs=side("Conv2D stem", 100, "Conv2D"),
+                shares=(CauseShare(cause="layout", cycles=50),),
+            ),
+            ComparedLayer(
+                ours=None,
+                theirs=side("Add sum", 20, "Add"),
+                shares=(CauseShare(cause="elementwise", cycles=-20),),
+            ),
+        ),
+        on_cpu=(CpuOperator(op="aten.mul.Tensor", module="head", reason="It is in float.", cycles=70),),
+        samples=4,
+        outputs=(OutputAgreement(name="out", elements=4, program_db=30.0, tflite_db=3.0, between_db=2.5),),
+    )
+
+
+def _play_tflite(command, key, folder):
+    """Yield what an engine says of a comparison with TensorFlow Lite."""
+    save_study(tflite_comparison(Path(command.options["file"]).name), folder)
+    yield StudyProgress(job=command.job, study=command.study, key=key, done=3, total=3)
     yield JobFinished(job=command.job, outcome="done", elapsed_s=0.1)
 
 
@@ -185,6 +249,7 @@ _AT_ONCE = {
     "placement": _play_placement,
     "sweep": _play_sweep,
     "budget": _play_budget,
+    "tflite": _play_tflite,
 }
 
 

@@ -50,6 +50,7 @@ PanelId = Literal[
     "cost",
     "timeline",
     "memory",
+    "tflite",
     "devices",
     "simulator",
     "sensitivity",

@@ -104,6 +104,14 @@ PANELS: tuple[PanelRow, ...] = (
         estimated=True,
     ),
     PanelRow(
+        "tflite",
+        "TFLite",
+        "performance",
+        "ui.features.tflite.tflite_panel:TflitePanel",
+        "lower",
+        estimated=True,
+    ),
+    PanelRow(
         "devices",
         "Devices",
         "explore",

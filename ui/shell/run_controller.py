@@ -50,6 +50,7 @@ STUDY_PANELS: dict[StudyId, PanelId] = {
     "matrix": "devices",
     "placement": "devices",
     "budget": "memory",
+    "tflite": "tflite",
     "sample": "sample",
     "training": "training",
     "runner": "simulator",

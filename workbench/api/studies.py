@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 from workbench.api.history import record_run
@@ -29,6 +30,7 @@ from workbench.studies.search import (
 )
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult
 from workbench.studies.sweep import SweepResult
+from workbench.studies.tflite import TfliteComparison, tflite_options
 from workbench.studies.training import TrainingOptions, TrainingResult, keep_weights
 from workbench.targets import target_of
 
@@ -108,6 +110,20 @@ def study(
     if result is None:
         raise JobFailedError(info for event in job.failures for info in event.infos)
     return result
+
+
+def compare_tflite(opened: OpenProject, file: str | Path, **how: Unpack[JobOptions]) -> TfliteComparison:
+    """Return the compiled program beside the same network in TensorFlow Lite, layer by layer.
+
+    Args:
+        opened: The project; its program is compiled first where it is not.
+        file: The .tflite with integers, from before Vela or compiled for the project's device.
+        how: Trust, cache, acceleration and events.
+
+    Raises:
+        JobFailedError: The file cannot be compared, with one sentence why; further as ``study``.
+    """
+    return study(opened, "tflite", TfliteComparison, tflite_options(Path(file)), **how)
 
 
 def sensitivity(

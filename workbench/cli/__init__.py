@@ -28,6 +28,7 @@ from workbench.cli import (
     search,
     simulate,
     studies,
+    tflite,
     trust,
     weights,
 )
@@ -89,6 +90,7 @@ GROUPS = (
         (
             programs.add_inspect,
             simulate.add_simulate,
+            tflite.add_tflite,
             programs.add_script,
             programs.add_overlays,
             programs.add_etdump,

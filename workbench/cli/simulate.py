@@ -24,8 +24,8 @@ from workbench.cli.output import (
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import write_file
 from workbench.npu.inputs import SEED, drawn_inputs, read_samples
+from workbench.npu.tflite_reference import KERNELS, reference_outputs
 from workbench.project.preprocessing import EXAMPLE
-from workbench.pte.description import program_bytes
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -268,23 +268,7 @@ class _Bench:
         self, name: str, samples: Sequence[Sequence[_Array]], results: Sequence[Result]
     ) -> dict[str, Any]:
         """Compare outputs with those of the network before Vela, by LiteRT's reference kernels."""
-        place = Place(kind="option", id="reference")
-        try:
-            content = np.frombuffer(program_bytes(Path(name)), np.uint8)
-        except OSError as error:
-            raise failure(
-                f"{name} cannot be read: {error.strerror or error}.", where=place, code="file-not-readable"
-            ) from error
-        expected = [self._operators("tflite::whole", [content, *one], ()) for one in samples]
-        sides = results[0].outputs, expected[0]
-        shapes = [[list(values.shape) for values in side] for side in sides]
-        if shapes[0] != shapes[1]:
-            raise failure(
-                f"The reference gives outputs of {shapes[1]}, the program of {shapes[0]}.",
-                "Give the .tflite that Vela compiled this program from.",
-                place,
-                code="reference-does-not-fit",
-            )
+        expected = reference_outputs(Path(name), samples, results[0].outputs, self._operators)
         rows = [
             {
                 "name": f"out{number}",
@@ -294,7 +278,7 @@ class _Bench:
             }
             for number in range(len(expected[0]))
         ]
-        return {"file": name, "kernels": "LiteRT reference kernels", "outputs": rows}
+        return {"file": name, "kernels": KERNELS, "outputs": rows}
 
     def _results(self, program: Program, samples: Sequence[Sequence[_Array]]) -> list[Result]:
         from workbench.npu.state import Options

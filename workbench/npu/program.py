@@ -23,8 +23,9 @@ from workbench.npu.state import Options, WeightCache
 from workbench.pte import vela_stream
 from workbench.pte.description import program_bytes
 from workbench.pte.program import Call, Delegate, Method, Value, VectorTensor, decode, decode_named_data
+from workbench.pte.tflite_model import MARK
 from workbench.pte.vela_stream import Port
-from workbench.pte.vela_tflite import MARK, decode_tflite
+from workbench.pte.vela_tflite import decode_tflite
 
 _Array = npt.NDArray[Any]
 

@@ -25,7 +25,7 @@ from workbench.pte.program import (
     decode,
     decode_named_data,
 )
-from workbench.pte.vela_tflite import MARK as TFLITE
+from workbench.pte.tflite_model import MARK as TFLITE
 from workbench.pte.vela_tflite import decode_tflite
 
 _ARGUMENTS_SHOWN = 16

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 from workbench.errors import Place, WorkbenchError, failure
 
@@ -18,7 +19,7 @@ _TABLES_AT_MOST = 400_000
 # Bytes of lists and texts that are decoded: files share some of them, but not again and again.
 _LISTS_AT_LEAST = 1 << 20
 _LISTS_AT_MOST = 16 << 20
-_SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "q": 8, "Q": 8}
+_SIZES = {"b": 1, "B": 1, "h": 2, "H": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8}
 
 
 def damaged(what: str) -> WorkbenchError:
@@ -96,6 +97,13 @@ class Table:
 
     def numbers(self, field: int, form: str) -> tuple[int, ...]:
         """Return a vector of integers."""
+        return self._items(field, form)
+
+    def reals(self, field: int) -> tuple[float, ...]:
+        """Return a vector of floats of 32 bits."""
+        return self._items(field, "f")
+
+    def _items(self, field: int, form: str) -> tuple[Any, ...]:
         start, count = self._vector(field, _SIZES[form])
         self._data.spend(count * max(4, _SIZES[form]))
         return struct.unpack_from(f"<{count}{form}", self._data.view, start) if count else ()

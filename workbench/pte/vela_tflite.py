@@ -17,51 +17,10 @@ from dataclasses import dataclass
 from workbench.errors import failure
 from workbench.pte.flat import Data, Table, damaged
 from workbench.pte.program import Call, Delegate, Method, Program, Value
+from workbench.pte.tflite_model import DTYPES, VELA_OPERATOR, operator_name
 from workbench.pte.vela_stream import ETHOS_U, FOOTER, HEADER, Port, packed
 
-MARK = b"TFL3"
-_CUSTOM, _OPERATOR = 32, "ethos-u"
 _FIRST_TENSOR = 4
-_DTYPES = {
-    0: "float32",
-    1: "float16",
-    2: "int32",
-    3: "uint8",
-    4: "int64",
-    6: "bool",
-    7: "int16",
-    9: "int8",
-    10: "float64",
-    15: "uint32",
-    16: "uint16",
-}
-# Operators that Vela often leaves to the CPU; others are shown by their number.
-_NAMES = {
-    0: "ADD",
-    3: "CONV_2D",
-    4: "DEPTHWISE_CONV_2D",
-    6: "DEQUANTIZE",
-    9: "FULLY_CONNECTED",
-    14: "LOGISTIC",
-    18: "MUL",
-    22: "RESHAPE",
-    25: "SOFTMAX",
-    28: "TANH",
-    34: "PAD",
-    36: "GATHER",
-    39: "TRANSPOSE",
-    40: "MEAN",
-    44: "UNIDIRECTIONAL_SEQUENCE_LSTM",
-    47: "EXP",
-    53: "CAST",
-    56: "ARG_MAX",
-    65: "SLICE",
-    74: "SUM",
-    114: "QUANTIZE",
-    118: "IF",
-    119: "WHILE",
-    126: "BATCH_MATMUL",
-}
 _ARENA = 1
 _ALLOCATION = "OfflineMemoryAllocation"
 _NO_OFFSET = -1
@@ -95,9 +54,10 @@ def decode_tflite(data: bytes | memoryview) -> Program:
     """
     root = Data(memoryview(data)).root()
     model = _Model(
-        tuple(table.bytes(0) for table in root.tables(4)), tuple(_name(table) for table in root.tables(1))
+        tuple(table.bytes(0) for table in root.tables(4)),
+        tuple(operator_name(table) for table in root.tables(1)),
     )
-    if _OPERATOR not in model.operators:
+    if VELA_OPERATOR not in model.operators:
         raise failure(
             "This TensorFlow Lite file was not compiled by Vela: it has no operator ethos-u.",
             "Compile it: vela FILE.tflite --accelerator-config DEVICE. To quantize a network "
@@ -110,13 +70,6 @@ def decode_tflite(data: bytes | memoryview) -> Program:
     )
     constants = tuple(len(buffer) for buffer in model.buffers)
     return Program(root.whole(0, "I"), methods, constants, {}, 0, constant_data=model.buffers)
-
-
-def _name(code: Table) -> str:
-    number = max(code.whole(3, "i"), code.whole(0, "b"))
-    if number == _CUSTOM:
-        return code.text(1)
-    return f"tflite::{_NAMES.get(number, f'builtin operator {number}')}"
 
 
 def _offsets(root: Table, model: _Model) -> tuple[int, ...]:
@@ -138,7 +91,7 @@ def _tensors(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Iterator[
         has_data = len(model.data(buffer)) > 0
         value = Value(
             kind="tensor",
-            dtype=_DTYPES.get(table.whole(1, "b"), ""),
+            dtype=DTYPES.get(table.whole(1, "b"), ""),
             shape=shape,
             dim_order=tuple(range(len(shape))),
             constant=buffer if has_data else 0,
@@ -159,7 +112,7 @@ def _method(graph: Table, model: _Model, offsets: tuple[int, ...]) -> Method:
             raise damaged("an operator is named that does not exist")
         name = model.operators[number]
         ins, outs = table.numbers(1, "i"), table.numbers(2, "i")
-        if name == _OPERATOR:
+        if name == VELA_OPERATOR:
             calls.append(Call("delegate", len(delegates), (*ins[_FIRST_TENSOR:], *outs)))
             delegates.append(_delegate(tensors, ins, outs, model))
             continue

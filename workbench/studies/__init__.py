@@ -127,6 +127,16 @@ STUDIES: tuple[Study, ...] = (
         "workbench.engine.studies.training:run",
     ),
     Study(
+        "tflite",
+        "TensorFlow Lite",
+        "Comparing with TensorFlow Lite",
+        "lower",
+        ("evaluation.data",),
+        1,
+        "workbench.engine.studies.tflite:run",
+        costs=True,
+    ),
+    Study(
         "runner",
         "Build a runner",
         "Building a runner",

@@ -120,6 +120,31 @@ def test_that_values_that_depend_on_the_data_are_refused_with_their_line(engine)
         assert f"values{number}.py:6" in engine.failure.message
 
 
+AUTOCAST = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16{enabled}):
+            return self.layer(x).float()
+def net():
+    return Net(), (torch.randn(1, 8),)
+"""
+
+
+def test_that_half_precision_that_autocast_brings_is_refused_until_it_is_gone(engine):
+    # The operators are in a graph of their own, and nothing of them would run on the NPU.
+    (engine.folder / "autocast.py").write_text(AUTOCAST.format(enabled=""))
+    assert engine.run(project("autocast.py:net"), "export") == "failed"
+    assert engine.failure.code == "value-half-precision"
+    assert "autocast.py:10" in engine.failure.message
+    (engine.folder / "plain.py").write_text(AUTOCAST.format(enabled=", enabled=False"))
+    assert engine.run(project("plain.py:net"), "export") == "done", engine.failure
+
+
 @pytest.mark.slow
 def test_that_the_remedies_lead_to_a_program(engine):
     for number, value in enumerate(REMEDIES):

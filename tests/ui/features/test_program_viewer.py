@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import tflite_models as ops
+from tests.litert_search import compiled, keywords
 from tests.ui.shell.test_window import drop
 from workbench.npu.program import load
 
@@ -173,3 +175,43 @@ def test_that_a_program_is_executed_by_operations_on_inputs_of_a_file(shown, qtb
     view.take_inputs(str(tmp_path / "right.npz"))
     view.execute()
     qtbot.waitUntil(lambda: view.outputs.rowCount() == 1)
+
+
+class _InThisProcess:
+    """Computes what LiteRT computes, without the seconds of a process of its own."""
+
+    def __enter__(self):
+        from workbench.engine.ethos_u.litert import compute_tflite
+
+        return lambda name, arguments, _outputs: compute_tflite(name, arguments)
+
+    def __exit__(self, *raised):
+        return None
+
+
+def test_that_a_tflite_is_compared_with_the_network_from_before_vela(shown, monkeypatch, qtbot, tmp_path):
+    monkeypatch.setattr("workbench.npu.operator_process.CpuOperatorProcess", _InThisProcess)
+    original, compiled_file = compiled(keywords(), "ethos-u55-128", tmp_path, "net")
+    window = shown(compiled_file)
+    view = window.execution
+    window.tabs.setCurrentWidget(view)
+    assert view.refer.isVisible()
+    view.execute()
+    qtbot.waitUntil(lambda: view.outputs.rowCount() == 1)
+    assert [row[1:3] for row in texts(view.outputs)] == [["\u2013", "\u2013"]]
+    view.take_reference(str(original))
+    assert "net.tflite" in view.referred.text()
+    view.execute()
+    qtbot.waitUntil(lambda: texts(view.outputs)[0][1] != "\u2013")
+    # One layer rounds otherwise by one step at most, as the tests of the simulator say.
+    assert int(texts(view.outputs)[0][2]) <= 1
+    assert f"{12 - int(texts(view.outputs)[0][1])} of 12" in view.note.text()
+    # Another network is one sentence, and figures of the other inputs go.
+    other = ops.Writer(0)
+    (tmp_path / "other.tflite").write_bytes(other.done(ops.requantized(other, other.input(1, 49, 10, 1))))
+    view.take_reference(str(tmp_path / "other.tflite"))
+    view.execute()
+    qtbot.waitUntil(lambda: "that Vela compiled this program from" in view.note.text())
+    assert view.outputs.rowCount() == 0
+    # Programs of ExecuTorch have no such file.
+    assert not shown("u55.pte").execution.refer.isVisible()

@@ -154,7 +154,7 @@ def panels_without_a_use_are_hidden_and_those_without_figures_say_so(nnpa, qtbot
     # Panels without a use for the target are not shown.
     nnpa.window.show_workspace("model")
     docks = nnpa.window.docks
-    gone = {"memory", "timeline", "simulator", "devices", "formats"}
+    gone = {"memory", "timeline", "simulator", "tflite", "devices", "formats"}
     assert {name for name, dock in docks.items() if dock.isHidden()} == gone | set(DRAWER)
     choice = TargetChoice(id="ethos-u55-128")
     nnpa.document.apply("Set target", lambda p: edits.set_target(p, choice))

@@ -118,6 +118,43 @@ def test_that_sensitivity_lists_the_worst_module_first(asked, played):
     assert len(played.made) == 2
 
 
+def test_that_a_comparison_with_tflite_shows_layers_causes_and_what_limits_it(asked, played, tmp_path):
+    file = tmp_path / "deployed.tflite"
+    file.write_bytes(b"not read by an engine that is played")
+    code, document = asked("tflite", str(file))
+    assert code == 0
+    assert (document["file"], document["kind"], document["difference"]) == (
+        "deployed.tflite",
+        "estimated",
+        30,
+    )
+    assert [(row["cause"], row["cycles"]) for row in document["causes"]] == [
+        ("layout", 50),
+        ("elementwise", -20),
+    ]
+    assert [layer["difference"] for layer in document["layers"]] == [50, -20]
+    assert "+50" in document["answer"]
+    # An output that is far from the model's is remarked on.
+    assert len(document["remarks"]) == 1
+    options = played.commands[-1].options
+    assert (options["file"], len(options["digest"])) == (str(file), 64)
+    code, lines = asked("tflite", str(file), as_json=False)
+    assert code == 0
+    assert "stem.conv (4x4x8) Conv2D stem (4x4x8) 150 100 +50 transposes +50" in lines
+    assert "- Add sum (4x4x8) - 20 -20 elementwise operations -20" in lines
+    assert "aten.mul.Tensor head 70 It is in float." in lines
+    # The same file is read from the cache, a changed one is not.
+    assert len(played.made) == 1 or played.commands[-1].options == options
+    file.write_bytes(b"another")
+    asked("tflite", str(file))
+    assert played.commands[-1].options["digest"] != options["digest"]
+
+
+def test_that_a_tflite_file_that_is_missing_is_named(asked, tmp_path, capsys, project_file):
+    assert main(["tflite", str(project_file), str(tmp_path / "none.tflite")]) == 2
+    assert "none.tflite" in capsys.readouterr().err
+
+
 def test_that_a_search_keeps_its_candidates_and_applies_the_best(asked, played, project_file):
     limits = ("--accuracy-at-least", "92%", "--cycles-at-most", "5000", "--sram-at-most", "9000",
               "--cpu-operators-at-most", "3", "--trials", "3", "--workers", "2")  # fmt: skip

@@ -127,10 +127,10 @@ def test_that_operators_are_named_as_in_the_schema_or_by_their_number():
         codes = (custom(), builtin(known[name]))
         method = decoded(graph(operators=[operator(1, [4], [5])]), codes=codes)
         assert method.kernels == (f"tflite::{name}",)
-    codes = (custom(), builtin(130), custom("own"))
+    codes = (custom(), builtin(147), custom("own"))
     operators = [operator(n, [4], [5]) for n in (1, 2, 1)]
     method = decoded(graph(operators=operators), codes=codes)
-    assert method.kernels == ("tflite::builtin operator 130", "own")
+    assert method.kernels == ("tflite::builtin operator 147", "own")
     assert [call.index for call in method.calls] == [0, 1, 0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
 from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QSplitter, QVBoxLayout, QWidget
 
+from ui.features.program_viewer.program_contents import TFLITE_SUFFIX
 from ui.shared.counter_table import COUNTER_COLUMNS, DELEGATE, MODULE, describe_counters
 from ui.shared.file_dialogs import ask_to_open
 from ui.shared.labels import Label, literal
@@ -46,21 +48,32 @@ class OutputRow:
     high: float
     mean: float
     differing: int | None = None
+    largest: float | None = None
 
 
-OUTPUT_COLUMNS: tuple[Column[OutputRow], ...] = (
+TENSOR_COLUMNS: tuple[Column[OutputRow], ...] = (
     Column("Tensor", lambda r: r.name),
     Column("Type", lambda r: r.dtype),
     Column("Shape", lambda r: "\u00d7".join(map(str, r.shape)) or "scalar"),
     Column("Minimum", lambda r: f"{r.low:.6g}", lambda r: r.low),
     Column("Maximum", lambda r: f"{r.high:.6g}", lambda r: r.high),
     Column("Mean", lambda r: f"{r.mean:.6g}", lambda r: r.mean),
+)
+OUTPUT_COLUMNS: tuple[Column[OutputRow], ...] = (
+    *TENSOR_COLUMNS[:1],
     Column(
         "Differing",
         lambda r: DASH if r.differing is None else count(r.differing),
         lambda r: r.differing,
-        "Elements that differ from the test vector of the program",
+        "Elements that differ from the test vector of the program, or from the reference",
     ),
+    Column(
+        "By at most",
+        lambda r: DASH if r.largest is None else f"{r.largest:.6g}",
+        lambda r: r.largest,
+        "The largest difference from the test vector of the program, or from the reference",
+    ),
+    *TENSOR_COLUMNS[1:],
 )
 
 
@@ -83,6 +96,7 @@ class ExecutionView(QWidget):
         self._path: Path | None = None
         self._method = ""
         self._inputs: Path | None = None
+        self._reference: Path | None = None
         self._executed: Executed | None = None
         self._wanted: tuple[int, int] | None = None
         self._build()
@@ -90,7 +104,10 @@ class ExecutionView(QWidget):
 
     def render_method(self, path: Path, method: str, *, has_vectors: bool) -> None:
         """Set the program and its entry point."""
-        self._path, self._method, self._inputs = path, method, None
+        self._path, self._method = path, method
+        self._inputs = self._reference = None
+        self.refer.setVisible(path.suffix == TFLITE_SUFFIX)
+        self.referred.setText("")
         self.source.setText(VECTORS if has_vectors else RANDOM)
         self.note.setText("Values of the compiled program: no device, no cycles.")
         self._clear()
@@ -106,12 +123,18 @@ class ExecutionView(QWidget):
         self.source.setText(self._inputs.name)
         self.source.setToolTip(literal(path))
 
+    def take_reference(self, path: str) -> None:
+        """Compare outputs with those of the .tflite from before Vela, by LiteRT's kernels."""
+        self._reference = Path(path)
+        self.referred.setText(f"compared with {self._reference.name}")
+        self.referred.setToolTip(literal(path))
+
     def execute(self) -> None:
         """Run the program from the start."""
         if self._path is not None:
             self.note.setText("Executing\u2026")
             self.run.setEnabled(False)
-            work = partial(execute, self._path, self._method, self._inputs)
+            work = partial(execute, self._path, self._method, self._inputs, self._reference)
             self._background.submit(_TOPIC, lambda _outdated: work())
 
     def step_to(self, delegate: int, offset: int) -> None:
@@ -124,6 +147,10 @@ class ExecutionView(QWidget):
         self.choose.setToolTip("An .npz file with the arrays in0, in1, \u2026")
         self.choose.clicked.connect(self._ask)
         self.source = Label(RANDOM, self)
+        self.refer = QPushButton("Reference\u2026", self)
+        self.refer.setToolTip("The .tflite from before Vela, computed by LiteRT's reference kernels")
+        self.refer.clicked.connect(self._ask_for_reference)
+        self.referred = Label("", self)
         self.run = QPushButton("Execute", self)
         self.run.clicked.connect(self.execute)
         self.note = Label("", self)
@@ -134,7 +161,7 @@ class ExecutionView(QWidget):
         self.operations = FigureTableModel(COUNTER_COLUMNS, describe_counters, self)
         self.operation_table = FigureView("Executed operations", self.operations, self, empty=NOT_EXECUTED)
         self.operation_table.rows_chosen.connect(self._on_operation_chosen)
-        self.tensors = FigureTableModel(OUTPUT_COLUMNS[:-1], lambda r: r.name, self)
+        self.tensors = FigureTableModel(TENSOR_COLUMNS, lambda r: r.name, self)
         self.tensor_table = FigureView("Tensors of the operation", self.tensors, self, empty=NO_OPERATION)
         self.tensor_table.rows_chosen.connect(self._on_tensor_chosen)
         self.values = QPlainTextEdit(self)
@@ -147,7 +174,7 @@ class ExecutionView(QWidget):
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
-        for widget in (self.run, self.choose, self.source):
+        for widget in (self.run, self.choose, self.source, self.refer, self.referred):
             head.addWidget(widget)
         head.addWidget(self.note, 1)
         split = QSplitter(Qt.Orientation.Vertical, self)
@@ -176,6 +203,11 @@ class ExecutionView(QWidget):
         start = self._path.parent if self._path else None
         ask_to_open(self, "Inputs", self.take_inputs, start=start, filters=["Arrays (*.npz)"])
 
+    def _ask_for_reference(self) -> None:
+        start = self._path.parent if self._path else None
+        filters = ["TensorFlow Lite (*.tflite)"]
+        ask_to_open(self, "Reference", self.take_reference, start=start, filters=filters)
+
     def _on_done(self, topic: str, value: object) -> None:
         if topic == _TOPIC:
             self.run.setEnabled(True)
@@ -202,6 +234,7 @@ class ExecutionView(QWidget):
         findings = executed.result.findings
         self.note.setText(
             f"{count(len(counted))} operations executed on the simulator (no timing)."
+            + _agreement(executed.outputs)
             + (f" {count(len(findings))} remarks; the first: {findings[0].message}" if findings else "")
         )
         self.outputs.set_rows(executed.outputs)
@@ -235,10 +268,19 @@ class ExecutionView(QWidget):
             self.values.setPlainText(values_text(self._accesses[index]))
 
 
-def execute(path: Path, method: str, inputs: Path | None) -> Executed | WorkbenchError:
-    """Return a program after a run, or the error. Does not raise, because it runs in a thread."""
-    import numpy as np
+def _agreement(outputs: Sequence[OutputRow]) -> str:
+    """Return how many elements are as expected; "" where nothing was."""
+    if any(row.differing is None for row in outputs):
+        return ""
+    elements = sum(math.prod(row.shape) for row in outputs)
+    equal = elements - sum(row.differing or 0 for row in outputs)
+    return f" {count(equal)} of {count(elements)} output elements are as expected."
 
+
+def execute(
+    path: Path, method: str, inputs: Path | None, reference: Path | None
+) -> Executed | WorkbenchError:
+    """Return a program after a run, or the error. Does not raise, because it runs in a thread."""
     from workbench.npu.inputs import drawn_inputs, read_samples
     from workbench.npu.program import load
     from workbench.npu.state import Options
@@ -248,18 +290,18 @@ def execute(path: Path, method: str, inputs: Path | None) -> Executed | Workbenc
         expected: Sequence[object] = ()
         if inputs is not None:
             given = read_samples(inputs, program.inputs)[0]
-        elif program.cases:
+        elif program.cases and reference is None:
             given, expected = list(program.cases[0].inputs), program.cases[0].expected
         else:
             given = drawn_inputs(program.inputs)
-        result = _run(program, given, Options(counters=True, check=True))
+        result, referred = _run(program, given, Options(counters=True, check=True), reference)
     except WorkbenchError as error:
         return error
-    rows = []
-    for number, values in enumerate(result.outputs):
-        wanted = np.asarray(expected[number]) if number < len(expected) else None
-        differing = None if wanted is None else int(np.count_nonzero(wanted != values))
-        rows.append(_row(f"out{number}", values, differing))
+    expected = referred or expected
+    rows = [
+        _row(f"out{number}", values, expected[number] if number < len(expected) else None)
+        for number, values in enumerate(result.outputs)
+    ]
     return Executed(program, tuple(given), result, tuple(rows))
 
 
@@ -268,32 +310,44 @@ def accesses_of(executed: Executed, delegate: int, offset: int) -> tuple[Access,
     from workbench.npu.state import Options
 
     options = Options(record=frozenset({(delegate, offset)}))
-    result = _run(executed.program, executed.inputs, options)
+    result, _ = _run(executed.program, executed.inputs, options, None)
     return result.accesses.get((delegate, offset), ())
 
 
-def _run(program: Program, inputs: Sequence[Any], options: Options) -> Result:
+def _run(
+    program: Program, inputs: Sequence[Any], options: Options, reference: Path | None
+) -> tuple[Result, Sequence[object]]:
+    """Return a run, and the outputs of its reference; none without one."""
     from threadpoolctl import threadpool_limits
 
     from workbench.npu.operator_process import CpuOperatorProcess
+    from workbench.npu.tflite_reference import reference_outputs
 
     # The products are small: a second thread costs more than it gives.
     with threadpool_limits(limits=1, user_api="blas"), CpuOperatorProcess() as operators:
-        return program.run(inputs, options, operators)
+        result = program.run(inputs, options, operators)
+        if reference is None:
+            return result, ()
+        return result, reference_outputs(reference, [inputs], result.outputs, operators)[0]
 
 
 def access_row(access: Access) -> OutputRow:
     """Return the row of a tensor that an operation read or wrote."""
     verb = "writes" if access.written else "reads"
     name = f"{verb} {access.side}, region {access.region} at {access.address:#x}"
-    return _row(name, access.values, None)
+    return _row(name, access.values)
 
 
-def _row(name: str, values: object, differing: int | None) -> OutputRow:
+def _row(name: str, values: object, expected: object = None) -> OutputRow:
+    """Return the row of a tensor, compared with what was expected."""
     import numpy as np
 
     array = np.asarray(values)
     numbers = array.astype(np.float64) if array.size else np.zeros(1)
+    differing = largest = None
+    if expected is not None:
+        apart = np.abs(np.asarray(expected).astype(np.float64) - array.astype(np.float64))
+        differing, largest = int(np.count_nonzero(apart)), float(apart.max(initial=0.0))
     return OutputRow(
         name,
         str(array.dtype),
@@ -302,6 +356,7 @@ def _row(name: str, values: object, differing: int | None) -> OutputRow:
         float(numbers.max()),
         float(numbers.mean()),
         differing,
+        largest,
     )
 
 

@@ -6,7 +6,7 @@ import contextlib
 import io
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from workbench.engine.ethos_u.capture.vela_models import compiled_model
 from workbench.engine.ethos_u.corrected_cycles import corrected
@@ -64,7 +64,7 @@ def estimate(
     """
     name, ini = str(options["system_config"]), files.get(OPTION)
     clock = parse(ini, OWN_INI).systems[name].clock_hz if ini else clock_hz(name)
-    models = [_model(tosa, device, options, ini) for tosa in programs]
+    models = [compile_network(tosa, device, options, ini) for tosa in programs]
     totals_of_all = [totals(m, clock, corrected(m, device).values()) for m in models]
     return VelaTotals(
         cycles_total=sum(t.cycles_total for t in totals_of_all),
@@ -77,27 +77,30 @@ def estimate(
     )
 
 
-def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None) -> Any:
+def compile_network(
+    network: bytes,
+    device: str,
+    options: Mapping[str, Any],
+    ini: str | None,
+    form: Literal["tosa", "tflite"] = "tosa",
+) -> Any:
+    """Return regor's model of a network, with its debug database.
+
+    Args:
+        network: A TOSA flatbuffer, or a TensorFlow Lite file with integers.
+        device: E.g. ``ethos-u55-128``.
+        options: All target options.
+        ini: The text of an own .ini; None for Arm's.
+        form: What ``network`` is.
+
+    Raises:
+        WorkbenchError: Vela rejected it; with its output.
+    """
     captured = io.StringIO()
     with tempfile.TemporaryDirectory(prefix="vela-") as folder:
-        network = Path(folder) / "network.tosa"
-        network.write_bytes(tosa)
-        config, system = "Arm/vela.ini", str(options["system_config"])
-        if ini is not None:
-            config = str(Path(folder) / OWN_INI)
-            text = text_for_vela(parse(ini, OWN_INI), system, device)
-            Path(config).write_text(text, encoding="utf-8")
-            system = section_for_vela(system, device)
-        arguments = [
-            f"--accelerator-config={device}",
-            f"--config={config}",
-            "--output-format=raw",
-            f"--system-config={system}",
-            f"--memory-mode={options['memory_mode']}",
-            f"--output-dir={folder}",
-            *vela_flags(options),
-            str(network),
-        ]
+        file = Path(folder) / f"network.{form}"
+        file.write_bytes(network)
+        arguments = [*_arguments(Path(folder), device, options, ini, form), str(file)]
         try:
             with contextlib.redirect_stdout(captured), contextlib.redirect_stderr(captured):
                 model = compiled_model(arguments)
@@ -108,7 +111,7 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
                 details=captured.getvalue() or f"exit code {error.code}",
                 code="vela-options-rejected",
             ) from error
-        except RuntimeError as error:
+        except (RuntimeError, IndexError, ValueError) as error:
             first = (str(error).strip().splitlines() or ["no reason given"])[0]
             raise failure(
                 f"Vela could not compile it: {first}.", details=str(error), code="vela-refused"
@@ -117,3 +120,24 @@ def _model(tosa: bytes, device: str, options: Mapping[str, Any], ini: str | None
             return model
     words = captured.getvalue().strip().splitlines()
     raise failure(f"Vela created no program: {words[-1] if words else 'no output'}.", code="vela-no-output")
+
+
+def _arguments(
+    folder: Path, device: str, options: Mapping[str, Any], ini: str | None, form: str
+) -> list[str]:
+    """Return Vela's command line without the network; an own .ini is written to the folder."""
+    config, system = "Arm/vela.ini", str(options["system_config"])
+    if ini is not None:
+        config = str(folder / OWN_INI)
+        text = text_for_vela(parse(ini, OWN_INI), system, device)
+        Path(config).write_text(text, encoding="utf-8")
+        system = section_for_vela(system, device)
+    return [
+        f"--accelerator-config={device}",
+        f"--config={config}",
+        f"--output-format={'raw' if form == 'tosa' else form}",
+        f"--system-config={system}",
+        f"--memory-mode={options['memory_mode']}",
+        f"--output-dir={folder}",
+        *vela_flags(options),
+    ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.ethos_u.capture.lowering import watched_compilation
 from workbench.engine.ethos_u.corrected_cycles import (
     GROUPS,
     PERFORMANCE,
@@ -72,6 +71,9 @@ class Recording:
 @contextmanager
 def recorded() -> Iterator[Recording]:
     """Record every model that Vela compiles inside the block, in order."""
+    # A process that only reads reports does without ExecuTorch, which takes seconds to import.
+    from workbench.engine.ethos_u.capture.lowering import watched_compilation
+
     recording, pending = Recording(), Origins()
 
     def compiled(model: Any) -> None:

@@ -99,11 +99,12 @@ def refuse_values(program: torch.export.ExportedProgram) -> None:
     Raises:
         WorkbenchError: the first operation of each kind, with its line.
     """
-    for node in program.graph.nodes:
-        if node.op == "call_function":
-            for value in _values(node.meta.get("val")):
-                if error := _refused(node, value):
-                    raise error
+    # Branches and what autocast surrounds are graphs of their own.
+    graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    for node in (node for graph in graphs for node in graph.nodes if node.op == "call_function"):
+        for value in _values(node.meta.get("val")):
+            if error := _refused(node, value):
+                raise error
 
 
 def _values(value: object) -> Iterator[object]:
@@ -138,7 +139,7 @@ def _refused(node: torch.fx.Node, value: object) -> WorkbenchError | None:
     if value.dtype in _SHORT:
         return failure(
             f"The result of {where} is of {programs.dtype_name(value.dtype)}.",
-            "Compute in float32 there: remove .half() or .bfloat16().",
+            "Compute in float32 there: remove .half(), .bfloat16() or autocast.",
             place,
             code="value-half-precision",
         )

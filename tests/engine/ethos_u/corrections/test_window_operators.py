@@ -69,6 +69,13 @@ def test_that_a_magnitude_stays_in_float_in_eight_bits():
     assert "fft_rfft" in operators
 
 
+def test_that_an_inverse_spectrogram_stays_in_float():
+    # It checks the values of its window, so that torch cannot write it with other operators.
+    error, operators = written("inverse")
+    assert error < 1e-6
+    assert "istft" in operators
+
+
 def test_that_other_windows_are_left_as_they_are():
     def made(run, x):
         class Network(torch.nn.Module):
@@ -95,5 +102,19 @@ def test_that_other_windows_are_left_as_they_are():
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "magnitude"])
 def test_that_windows_and_spectra_run_on_the_npu(name, device, config, engine):
     made = project(f"window_networks.py:{name}", config, device)
+    assert is_right(engine, made)
+    assert {node.cause for node in engine.result(made, "lower").cpu_nodes} == {"border"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", ["a8w8", "a16w8"])
+def test_that_an_inverse_spectrogram_is_right(config, engine):
+    assert is_right(engine, project("window_networks.py:inverse", config, "ethos-u55-128"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["ethos-u55-128", "ethos-u85-256"])
+def test_that_a_mean_over_more_places_than_a_register_counts_is_right(device, engine):
+    made = project("window_networks.py:long_mean", "a8w8", device)
     assert is_right(engine, made)
     assert {node.cause for node in engine.result(made, "lower").cpu_nodes} == {"border"}

@@ -186,3 +186,35 @@ def test_that_what_a_rule_leaves_in_float_stays_one_operator_on_the_cpu():
 def test_that_values_of_a_whole_network_are_kept_where_torch_would_write_them_worse():
     _, names = written(lambda x: functional.layer_norm(x, (6,)) @ x.transpose(2, 3), is_small=True)
     assert {"layer_norm", "matmul"} <= names
+
+
+# More places than a register of Vela counts: even, odd, among other dimensions, and just as many.
+LONG = {
+    "mean": (lambda x: x.mean(-1), (1, 2, 70000)),
+    "odd": (lambda x: x.mean(-1, keepdim=True), (1, 2, 70001)),
+    "sum": (lambda x: x.sum(1) * 1e-3, (2, 131073, 2)),
+    "two": (lambda x: x.mean((1, 3)), (1, 65537, 2, 3)),
+    "all": (lambda x: x.mean().view(1, 1), (1, 65537)),
+}
+
+
+@for_each("name", LONG)
+def test_that_a_reduction_over_many_places_is_one_over_rows_and_over_them(name):
+    compute, shape = LONG[name]
+    longest = 0
+    torch.manual_seed(1)
+    model, x = Of(compute).eval(), torch.rand(shape)
+    module = torch.export.export(model, (x,)).module(check_guards=False)
+    plain_operators(module, quantizer(is_small=False))
+    for node in module.graph.nodes:
+        if "mean" in str(node.target) or "sum" in str(node.target):
+            (given,) = node.all_input_nodes
+            longest = max(longest, *(given.meta["val"].shape[dim] for dim in node.args[1]))
+    assert 0 < longest <= 1 << 16
+    torch.testing.assert_close(module(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_that_a_reduction_over_as_many_places_as_a_register_counts_is_left_as_it_is():
+    error, names = written(lambda x: x.mean(-1), is_small=False, x=torch.rand(1, 2, 1 << 16))
+    assert error == 0
+    assert names == {"mul", "mean"}

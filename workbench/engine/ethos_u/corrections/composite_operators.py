@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .graph_writer import Writer
@@ -92,8 +93,12 @@ def decomposed(write: Writer, *args: Any, **kwargs: Any) -> Any:
         given, named = fx.map_arg((args, kwargs), known.__getitem__)
         return write.target(*given, **named)
 
-    with torch.no_grad():
-        traced = make_fx(computed)(*(node.meta["val"] for node in nodes))
+    try:
+        with torch.no_grad():
+            traced = make_fx(computed)(*(node.meta["val"] for node in nodes))
+    except DataDependentOutputException:
+        # It checks values, as an inverse spectrogram its window.
+        return None
     written: dict[fx.Node, Any] = {}
     places = iter(nodes)
     for node in traced.graph.nodes:

@@ -19,6 +19,35 @@ def product_along(write: Writer, x: fx.Node, dim: int, weight: torch.Tensor, nam
     return product if is_last else write(_ATEN.transpose.int, product, dim, -1)
 
 
+# What a register of Vela holds as one side of a tensor.
+_LONGEST = 1 << 16
+_OF_ALL: dict[Any, Any] = {_ATEN.mean.default: _ATEN.mean.dim, _ATEN.sum.default: _ATEN.sum.dim_IntList}
+
+
+def long_reduction(
+    write: Writer, x: fx.Node, dims: Any = None, keepdim: bool = False, **kwargs: Any
+) -> fx.Node | None:
+    """Write a mean or sum over more than 65,536 places as one over rows of a rectangle, and over them."""
+    shape = [*x.meta["val"].shape]
+    chosen = sorted(dim % len(shape) for dim in dims) if dims else [*range(len(shape))]
+    long = next((dim for dim in chosen if shape[dim] > _LONGEST), None)
+    if long is None or kwargs:
+        return None
+    parts = -(-shape[long] // _LONGEST)
+    missing = -shape[long] % parts
+    if missing:
+        # Zeros change no sum; a mean is over more places then.
+        x = write(_ATEN.constant_pad_nd.default, x, [0] * (2 * (len(shape) - long) - 1) + [missing], 0.0)
+    sides = [parts, (shape[long] + missing) // parts]
+    folded = write(_ATEN.reshape.default, x, [*shape[:long], *sides, *shape[long + 1 :]])
+    target = _OF_ALL.get(write.target, write.target)
+    rows = write(target, folded, [long + 1])
+    result = write(target, rows, chosen)
+    if missing and target is _ATEN.mean.dim:
+        result = write(_ATEN.mul.Tensor, result, (shape[long] + missing) / shape[long])
+    return write(_ATEN.reshape.default, result, write.shape) if keepdim else result
+
+
 def _with_vector(write: Writer, a: fx.Node, b: fx.Node) -> fx.Node | None:
     """Write a product of a computed vector as one of matrices."""
     left, right = a.meta["val"].dim(), b.meta["val"].dim()

@@ -11,7 +11,7 @@ from torch import fx
 
 from .composite_operators import decomposed, is_composite
 from .graph_writer import Writer, finished, floating_calls, quantized_nodes
-from .linear_algebra import ALGEBRA, distances, product_along
+from .linear_algebra import ALGEBRA, distances, long_reduction, product_along
 from .selections import SELECTIONS, TAKEN
 from .volumes import VOLUMES
 from .window_operators import WINDOWS
@@ -39,11 +39,13 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         constant selects, and bilinear interpolations and nearest ones by other factors than 2, 4
         and 8 stay on the CPU, and Vela rejects convolutions over three dimensions; for
         U85 it computes those in groups or with strides wrongly. Pools over three dimensions stay on
-        the CPU.
+        the CPU. A mean or sum over more than 65,536 places of one dimension does so for U55 and U65,
+        and is wrong for U85.
     Instead: They are written with means, pools over two dimensions, group norms, tables and slices;
         paddings by nothing are left out, those by less are slices; a vector becomes a matrix of one
         column or row; places are found apart on the CPU, and whole numbers become floats before
-        they divide; an interpolation is a product with a matrix along each dimension. What the CPU
+        they divide; an interpolation is a product with a matrix along each dimension; so many places
+        are a rectangle, if need be with zeros. What the CPU
         computes faster as one operator is written only where a rule quantizes it.
     Right because: Each is the same function of real numbers, and every part has a grid of its own.
     Network: torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1)); linear(x).mT;
@@ -446,6 +448,10 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.expand_as.default: lambda write, x, like: write(_ATEN.expand.default, x, [*like.meta["val"].shape]),
     _ATEN.square.default: lambda write, x: write(_ATEN.pow.Tensor_Scalar, x, 2),
     _ATEN.pow.Tensor_Scalar: _whole_power,
+    _ATEN.mean.dim: long_reduction,
+    _ATEN.mean.default: long_reduction,
+    _ATEN.sum.dim_IntList: long_reduction,
+    _ATEN.sum.default: long_reduction,
     _ATEN.std.dim: _deviation,
     _ATEN.std.correction: _deviation,
     _ATEN.max.dim: _with_places,
