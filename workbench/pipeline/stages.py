@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "improvers"),
         ("torchao", "executorch"),
-        14,
+        15,
         _entry("prepare"),
     ),
     Stage(
@@ -83,7 +83,7 @@ STAGES: tuple[Stage, ...] = (
         _entry("convert"),
     ),
     Stage(
-        "evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 10, _entry("evaluate")
+        "evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 11, _entry("evaluate")
     ),
     Stage(
         "lower",

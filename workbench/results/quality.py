@@ -58,8 +58,10 @@ class TensorQuality(Frozen):
     with its operation in float on the quantized inputs: the error that this operation itself adds
     [dB]; ``added_share`` is that noise-to-signal ratio divided by the sum over all tensors. Both
     are over at most four samples, and None where the operation cannot be computed alone (inside of
-    branches and loops, and where a buffer that the program changes is read). ``tensor`` is a node
-    of the prepared graph, ``origin`` its node in the exported graph.
+    branches and loops, and where a buffer that the program changes is read). ``minimum``,
+    ``maximum``, ``rms`` and ``zeros``, the share of values that are 0, are those of the float
+    model, ``step`` is that of the tensor's static grid; None if unknown. ``tensor`` is a node of
+    the prepared graph, ``origin`` its node in the exported graph.
     """
 
     tensor: str
@@ -71,6 +73,11 @@ class TensorQuality(Frozen):
     error_share: float | None = None
     added_sqnr_db: float | None = None
     added_share: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    rms: float | None = None
+    zeros: float | None = None
+    step: float | None = None
     origin: str = ""
 
 

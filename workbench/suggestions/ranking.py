@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from workbench.pipeline.resolution import resolve_graph
-from workbench.suggestions import accuracy, cpu_operators, device_cost, outputs
+from workbench.suggestions import accuracy, cpu_operators, device_cost, joins, outputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,6 +132,16 @@ KINDS: tuple[Kind, ...] = (
         "wide_output",
         "Use 16 bits for the operations that make an output, or a part of it",
         lambda m: outputs.wide_output(m.known.evaluated, m.known.exported),
+    ),
+    Kind(
+        "equalize_joins",
+        "Equalize the weights around joins inside the network that lose an operand",
+        lambda m: joins.equalize_joins(m.project, m.program, m.known.evaluated),
+    ),
+    Kind(
+        "wide_join",
+        "Use 16 bits around a join or sum inside the network that loses an operand",
+        lambda m: joins.widen_joins(m.program, m.known.evaluated),
     ),
     Kind(
         "off",
