@@ -13,7 +13,14 @@ from workbench.text import plural
 if TYPE_CHECKING:
     import argparse
 
-_HEADER = ("module", "only this quantized [dB]", "only this float [dB]", "gain [dB]", "weights")
+_HEADER = (
+    "module",
+    "only this quantized [dB]",
+    "only this float [dB]",
+    "gain [dB]",
+    "weights per tensor [dB]",
+    "weights",
+)
 
 
 def add(verbs: Any) -> None:
@@ -41,6 +48,7 @@ def _perform(options: argparse.Namespace) -> int:
             _db(u.only.sqnr_db),
             _db(u.without.sqnr_db),
             _db(result.gain_db(u)),
+            _db(result.per_tensor_db(u)),
             f"{u.unit.weights:,}",
         )
         for u in result.worst_first()
@@ -59,6 +67,8 @@ def _document(result: SensitivityResult) -> dict[str, Any]:
             "gain_db": result.gain_db(u),
             "only_hits": u.only.hits,
             "without_hits": u.without.hits,
+            "per_tensor_db": result.per_tensor_db(u),
+            "per_tensor_points": result.per_tensor_points(u),
         }
         for u in result.worst_first()
     ]

@@ -38,7 +38,7 @@ STUDIES: tuple[Study, ...] = (
         "Measuring sensitivity",
         "calibrate",
         ("evaluation", "ranges", "range_methods"),
-        2,
+        3,
         "workbench.engine.studies.sensitivity:run",
     ),
     Study(
