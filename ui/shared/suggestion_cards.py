@@ -35,9 +35,11 @@ from workbench.suggestions import (
     Figures,
     Gain,
     Measurements,
-    Spared,
+    ModuleSaving,
     Suggestion,
     Written,
+    coarser_by,
+    module_cells,
     spared_by,
     suggest,
 )
@@ -126,6 +128,8 @@ class SuggestionCards(QScrollArea):
         for line in suggestion.written:
             column.addLayout(_line(line, card))
         column.addWidget(GainFigures(suggestion.gain, card))
+        if suggestion.modules:
+            column.addWidget(ModuleTable(suggestion.modules, card))
         effect = suggestion.expected if suggestion.tried else f"Expected: {suggestion.expected}"
         expected = _text(effect, card)
         expected.setObjectName("Hint")
@@ -182,6 +186,38 @@ class GainFigures(QWidget):
                 label.setAlignment(Qt.AlignmentFlag.AlignRight)
                 grid.addWidget(label, row, column)
             grid.setColumnStretch(column, 1)
+
+
+class ModuleTable(QWidget):
+    """What modules save and lose, the largest saving first; a line counts those without a row."""
+
+    _MOST = 8
+
+    def __init__(self, modules: Sequence[ModuleSaving], parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Modules")
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 2, 0, 2)
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(0)
+        grid.setColumnStretch(0, 1)
+        self._add(grid, 0, ("Module", "ms", "bytes", "SQNR", "top-1"))
+        for row, saving in enumerate(modules[: self._MOST], 1):
+            name, *figures = module_cells(saving)
+            self._add(grid, row, (name, *(text.replace("-", "\u2212") or "\u2013" for text in figures)))
+        if (more := len(modules) - self._MOST) > 0:
+            self._add(grid, self._MOST + 1, (f"and {more} more", "", "", "", ""))
+
+    def _add(self, grid: QGridLayout, row: int, cells: Sequence[str]) -> None:
+        for column, text in enumerate(cells):
+            label = ElidedLabel(text, self) if column == 0 else Label(text, self)
+            if row == 0:
+                label.setObjectName("Hint")
+            if column:
+                label.setAlignment(Qt.AlignmentFlag.AlignRight)
+            elif row:
+                label.setToolTip(literal(text))
+            grid.addWidget(label, row, column)
 
 
 def _change(saved: int | None) -> str:
@@ -379,6 +415,7 @@ class SuggestionController(QObject):
 
     def _measurements(self) -> Measurements:
         context = self._context
+        sensitivity = self.study.found if self.study.is_current else None
         folder = context.result("calibrate")
         calibrated = context.load(CalibrateResult, "calibrate")
         try:
@@ -391,7 +428,8 @@ class SuggestionController(QObject):
             prepared=context.load(PrepareResult, "prepare"),
             calibrated=calibrated,
             arrays=arrays,
-            spared=self._spared(),
+            spared=spared_by(sensitivity) if sensitivity is not None else (),
+            coarser=coarser_by(sensitivity) if sensitivity is not None else (),
             fit=self._fit.read(),
             departs=self._departs(),
         )
@@ -400,11 +438,6 @@ class SuggestionController(QObject):
         """Return whether the program was verified, and is not the quantized model."""
         gate = self._context.gate()
         return gate is not None and gate.departs
-
-    def _spared(self) -> tuple[Spared, ...]:
-        """Return what the sensitivity study of the present configuration measured."""
-        sensitivity = self.study.found if self.study.is_current else None
-        return () if sensitivity is None else spared_by(sensitivity)
 
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
         """Add the program after compilation to the applied suggestions."""

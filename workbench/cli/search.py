@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from workbench.pipeline.cache import Cache
 
-_HEADER = ("no", "accuracy", "cycles", "SRAM [KiB]", "CPU", "limits", "origin", "precisions")
+_HEADER = ("no", "accuracy", "cycles", "SRAM [KiB]", "flash [KiB]", "CPU", "limits", "origin", "precisions")
 
 
 def add(verbs: Any) -> None:
@@ -169,12 +169,13 @@ def _row(candidate: Candidate, is_best: bool) -> list[str]:
     channels = [f"{n}: {c} channels" for n, c in candidate.channels.items()]
     transforms = [candidate.transforms] if candidate.transforms not in {"", "none"} else []
     summary = candidate.problem or ", ".join([general, *rest, *transforms, *channels])
-    figures = ["-"] * 4
+    figures = ["-"] * 5
     if candidate.accuracy is not None:
         figures = [
             _shown(candidate),
             f"{candidate.cycles:,}",
             f"{(candidate.sram_bytes or 0) / 1024:.1f}",
+            f"{(candidate.flash_bytes or 0) / 1024:.1f}",
             str(candidate.cpu_nodes),
         ]
     kept = "kept" if candidate.is_within else "broken"

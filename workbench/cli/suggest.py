@@ -9,7 +9,7 @@ from workbench import api
 from workbench.api.summary import entry_of
 from workbench.cli.jobs import job_options
 from workbench.cli.output import EXIT_DONE, add_engine, add_project, opened_cache, print_json, print_table
-from workbench.suggestions import KINDS
+from workbench.suggestions import KINDS, module_cells
 
 if TYPE_CHECKING:
     import argparse
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from workbench.suggestions import ExpectedGain, Suggestion
 
 _HEADER = ("id", "CPU operators", "cycles", "SQNR [dB]", "bytes", "known by", "what to do")
+_MODULES = ("module", "ms", "weight bytes", "SQNR", "top-1 [points]")
 _UNKNOWN = "-"
 
 
@@ -76,6 +77,8 @@ def _print(offered: tuple[Suggestion, ...]) -> None:
         print(f"\n{one.id}: {one.title}\n  {one.evidence}\n  {one.expected}")
         for line in one.written:
             print(f"  {line.place}: {line.instead}")
+        if one.modules:
+            print_table(_MODULES, [[cell or _UNKNOWN for cell in module_cells(row)] for row in one.modules])
 
 
 def _cells(gain: ExpectedGain) -> tuple[str, str, str, str]:

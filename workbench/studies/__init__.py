@@ -56,7 +56,7 @@ STUDIES: tuple[Study, ...] = (
             "target.quantizer",
             "target.compile",
         ),
-        1,
+        2,
         "workbench.engine.studies.search:run",
         costs=True,
     ),
