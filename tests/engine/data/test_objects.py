@@ -96,6 +96,22 @@ def test_that_samples_from_arrays_take_boxes_in_the_order_of_the_file(tmp_path):
     assert second.truth["boxes"].tolist() == [[2, 2, 4, 4]]
 
 
+@pytest.mark.parametrize("settings", ["size=32", "size=32,letterbox=0"])
+def test_that_outlines_of_four_corners_keep_them(tmp_path, settings):
+    write_pictures(tmp_path)
+    outline = [0.25, 0.5, 0.5, 0.25, 0.75, 0.5, 0.5, 0.75]
+    (tmp_path / "texts" / "1.txt").write_text(f"0 {' '.join(map(str, outline))}\n0 0.5 0.5 0.2 0.2\n")
+    label = truths(tmp_path, "texts", settings)[0][1]
+    (turned, upright), box = label["corners"], label["boxes"]
+    left, top, right, bottom = box[0].tolist()
+    middle = (left + right) / 2, (top + bottom) / 2
+    expected = [[left, middle[1]], [middle[0], top], [right, middle[1]], [middle[0], bottom]]
+    assert turned == pytest.approx(np.array(expected))
+    left, top, right, bottom = box[1].tolist()
+    expected = [[left, top], [right, top], [right, bottom], [left, bottom]]
+    assert upright == pytest.approx(np.array(expected))
+
+
 BAD_LINES = [
     "0 0.5 0.5 0.2",
     "a 0.5 0.5 0.2 0.2",
