@@ -134,6 +134,23 @@ def test_that_a_bad_line_is_named_with_its_file(tmp_path, line):
     assert "1.txt, line 2" in caught.value.infos[0].message
 
 
+@pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("[1, 2,\n 3", "line 2, column 3")])
+def test_that_a_file_that_is_no_json_says_where(tmp_path, text, reason):
+    write_pictures(tmp_path)
+    (tmp_path / "boxes.json").write_text(text)
+    with pytest.raises(WorkbenchError) as caught:
+        truths(tmp_path, "boxes.json", "size=32")
+    assert caught.value.infos[0].code == "labels-unreadable"
+    assert reason in caught.value.infos[0].message
+
+
+def test_that_every_object_knows_its_place_in_the_labels(tmp_path):
+    write_pictures(tmp_path)
+    coco, yolo = (truths(tmp_path, labels, "size=32")[0] for labels in ("boxes.json", "texts"))
+    assert [label["places"] for label in coco] == [[f"boxes.json, annotation {n}"] for n in range(2)]
+    assert [label["places"] for label in yolo] == [[f"{n}.txt, line 1"] for n in range(2)]
+
+
 def spoilt(content, **changes):
     return {**content, **changes}
 

@@ -72,7 +72,8 @@ class Objects:
     ``boxes`` [N, 4] are left, top, right and bottom as fractions of the picture, ``classes`` [N]
     whole numbers from 0, ``crowds`` [N] whether a box holds many objects. ``size`` is the width and
     height of the picture [pixels]; None if the labels do not say it. ``corners`` [N, 4, 2] are those
-    of oriented boxes, as fractions too; of the upright boxes where labels have no other.
+    of oriented boxes, as fractions too; of the upright boxes where labels have no other. ``places``
+    say where each object is in the labels.
     """
 
     labels: str
@@ -80,9 +81,10 @@ class Objects:
     classes: np.ndarray[Any, Any]
     crowds: np.ndarray[Any, Any]
     corners: np.ndarray[Any, Any]
+    places: tuple[str, ...]
     size: tuple[int, int] | None = None
 
-    def truth(self, view: View) -> dict[str, np.ndarray[Any, Any]]:
+    def truth(self, view: View) -> dict[str, Any]:
         """Return the objects as the metric takes them: boxes [N, 4] in pixels of the model's input.
 
         Objects outside it, such as those that were cropped, are left out.
@@ -98,6 +100,7 @@ class Objects:
             "classes": self.classes[kept],
             "crowds": self.crowds[kept],
             "corners": corners[kept].astype(np.float32),
+            "places": [place for place, is_kept in zip(self.places, kept, strict=True) if is_kept],
         }
 
 
@@ -131,8 +134,8 @@ def read_coco(path: Path, content: Mapping[str, Any]) -> dict[str, Objects]:
             raise ValueError(f"annotation {number} names the category {row['category_id']!r}")
         size = _size_of(pictures[row["image_id"]])
         box = _fractions(row["bbox"], size, f"annotation {number}")
-        crowd = bool(row.get("iscrowd"))
-        rows[row["image_id"]].append((box, numbers[row["category_id"]], crowd, _corners(box)))
+        crowd, where = bool(row.get("iscrowd")), f"{path.name}, annotation {number}"
+        rows[row["image_id"]].append((box, numbers[row["category_id"]], crowd, _corners(box), where))
     return {
         str(picture["file_name"]): _objects(
             f"{path.name}, {picture['file_name']}", rows[name], _size_of(picture)
@@ -184,8 +187,8 @@ def _inside(box: list[float], what: str) -> list[float]:
     return [min(max(side, 0.0), 1.0) for side in box]
 
 
-# Box, class, crowd and corners of an object.
-_Row = tuple[list[float], int, bool, list[float]]
+# Box, class, crowd, corners and place of an object.
+_Row = tuple[list[float], int, bool, list[float], str]
 
 
 def _corners(box: list[float]) -> list[float]:
@@ -200,6 +203,7 @@ def _objects(labels: str, rows: list[_Row], size: tuple[int, int] | None) -> Obj
         np.array([row[1] for row in rows], np.int64),
         np.array([row[2] for row in rows], bool),
         np.array([row[3] for row in rows], np.float64).reshape(-1, 4, 2),
+        tuple(row[4] for row in rows),
         size,
     )
 
@@ -249,7 +253,7 @@ def _row(words: list[str], what: str) -> _Row:
     else:
         raise ValueError(f"{what} has {len(words)} numbers: a box needs five, class first")
     box = _inside(box, what)
-    return box, int(number), False, values if len(values) == _OUTLINE else _corners(box)
+    return box, int(number), False, values if len(values) == _OUTLINE else _corners(box), what
 
 
 def _unlike(labels: str, size: tuple[int, int], actual: str) -> WorkbenchError:

@@ -12,11 +12,13 @@ import numpy as np
 
 from workbench.engine.quality.tasks import oriented
 from workbench.engine.quality.tasks.outcome import Outcome, Pair, invalid, invalid_label
+from workbench.errors import Place, failure
 from workbench.results.task_quality import ShownObject, ShownSample, TaskFigure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from workbench.errors import WorkbenchError
     from workbench.project.model import ObjectSelection
 
 Array = np.ndarray[Any, Any]
@@ -53,12 +55,14 @@ class Truth:
     """The labelled boxes [N, 4], classes [N] and crowds [N] of a sample.
 
     ``corners`` [N, 4, 2] are those of oriented boxes; of upright ones where labels have no other.
+    ``places`` say where each is in the labels, "" where that is unknown.
     """
 
     boxes: Array
     classes: Array
     crowds: Array
     corners: Array
+    places: tuple[str, ...]
 
 
 def objects_of(value: Any, where: str) -> Objects:
@@ -109,7 +113,8 @@ def truth_of(label: Any, sample: int) -> Truth:
     Args:
         label: A mapping of ``boxes`` [N, 4] in pixels of the model's input, or [N, 5] as a decoder
             gives oriented ones, and ``classes`` [N], of which negative ones are padding;
-            ``crowds`` [N] and ``corners`` [N, 4, 2] of oriented boxes may be there.
+            ``crowds`` [N], ``corners`` [N, 4, 2] of oriented boxes, and ``places``, where each is
+            in a file, may be there.
         sample: The sample, for messages.
 
     Raises:
@@ -131,7 +136,10 @@ def truth_of(label: Any, sample: int) -> Truth:
         raise invalid_label(sample, "has not a class for each box")
     upright = boxes if boxes.shape[1] == 4 else oriented.upright_of(corners)
     real = classes >= 0
-    return Truth(upright[real], classes[real], crowds[real], corners[real])
+    known = label.get("places")
+    is_named = isinstance(known, list | tuple) and len(known) == len(classes)
+    places = tuple(str(known[row]) if is_named else "" for row in np.nonzero(real)[0])
+    return Truth(upright[real], classes[real], crowds[real], corners[real], places)
 
 
 def shared(first: Objects, second: Objects) -> Array:
@@ -233,11 +241,20 @@ def _require_classes(pairs: Sequence[Pair], truths: Sequence[Truth], detected: S
         WorkbenchError: One is outside.
     """
     for pair, truth, objects in zip(pairs, truths, detected, strict=True):
-        highest = int(truth.classes.max(initial=-1))
-        if objects.count is not None and highest >= objects.count:
-            raise invalid_label(
-                pair.sample, f"has the class {highest}, but the model's are 0 to {objects.count - 1}"
-            )
+        outside = np.nonzero(truth.classes >= (objects.count or np.inf))[0]
+        if objects.count is not None and len(outside):
+            row = int(outside[0])
+            raise _class_outside(pair, truth.places[row], int(truth.classes[row]), objects.count)
+
+
+def _class_outside(pair: Pair, place: str, category: int, count: int) -> WorkbenchError:
+    of = pair.file or f"sample {pair.sample}"
+    return failure(
+        f"{place or 'The label'} of {of} has the class {category}, but the model's are 0 to {count - 1}.",
+        "Correct the class, or leave the object out of the labels.",
+        Place(kind="option", id="evaluation.data.labels"),
+        code="label-invalid",
+    )
 
 
 def _coco(
