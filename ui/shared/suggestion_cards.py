@@ -40,6 +40,7 @@ from workbench.suggestions import (
     Written,
     coarser_by,
     module_cells,
+    ranked,
     spared_by,
     suggest,
 )
@@ -177,6 +178,7 @@ class GainFigures(QWidget):
                     "" if gain.sqnr_db is None else f"{gain.sqnr_db:+.1f}",
                     f"Signal to quantization noise ratio{alone}",
                 ),
+                ("Bytes", "", _change(gain.bytes), "Bytes of the program file"),
             )
         ):
             title, figure = Label(name, self), Label(text + unit if text else "\u2013", self)
@@ -186,6 +188,15 @@ class GainFigures(QWidget):
                 label.setAlignment(Qt.AlignmentFlag.AlignRight)
                 grid.addWidget(label, row, column)
             grid.setColumnStretch(column, 1)
+
+
+class _ModuleName(ElidedLabel):
+    """The end of a dotted name says more than its start."""
+
+    elide = Qt.TextElideMode.ElideLeft
+
+
+_MODULE_COLUMNS = ("Module", "ms", "bytes", "dB", "top-1")
 
 
 class ModuleTable(QWidget):
@@ -201,16 +212,19 @@ class ModuleTable(QWidget):
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(0)
         grid.setColumnStretch(0, 1)
-        self._add(grid, 0, ("Module", "ms", "bytes", "SQNR", "top-1"))
-        for row, saving in enumerate(modules[: self._MOST], 1):
-            name, *figures = module_cells(saving)
-            self._add(grid, row, (name, *(text.replace("-", "\u2212") or "\u2013" for text in figures)))
+        rows = [module_cells(saving) for saving in modules[: self._MOST]]
+        # A figure that is unknown for all modules takes no place.
+        known = [c for c in range(len(_MODULE_COLUMNS)) if any(row[c] for row in rows)]
+        self._add(grid, 0, [_MODULE_COLUMNS[column] for column in known])
+        for number, row in enumerate(rows, 1):
+            figures = [row[column].replace("-", "\u2212") or "\u2013" for column in known[1:]]
+            self._add(grid, number, [row[0], *figures])
         if (more := len(modules) - self._MOST) > 0:
-            self._add(grid, self._MOST + 1, (f"and {more} more", "", "", "", ""))
+            grid.addWidget(Label(f"and {more} more", self), self._MOST + 1, 0, 1, len(known))
 
     def _add(self, grid: QGridLayout, row: int, cells: Sequence[str]) -> None:
         for column, text in enumerate(cells):
-            label = ElidedLabel(text, self) if column == 0 else Label(text, self)
+            label = Label(text, self) if column else _ModuleName(text, self)
             if row == 0:
                 label.setObjectName("Hint")
             if column:
@@ -411,7 +425,7 @@ class SuggestionController(QObject):
         known = self._measurements()
         suggestions = suggest(project, program, exported, edge, known)
         before = Figures(known.evaluated, program) if known.evaluated is not None else None
-        return self.trials.offered(suggestions, project, before)
+        return ranked(self.trials.offered(suggestions, project, before), program)
 
     def _measurements(self) -> Measurements:
         context = self._context

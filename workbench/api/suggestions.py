@@ -17,7 +17,7 @@ from workbench.project.frozen import Frozen
 from workbench.results import EvaluateResult, LowerResult, load_result
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sensitivity import SensitivityResult
-from workbench.suggestions import KINDS, Figures, candidates, enough_db, further, is_better, tried
+from workbench.suggestions import KINDS, Figures, candidates, enough_db, further, is_better, ranked, tried
 from workbench.targets import target_of
 from workbench.text import listed
 
@@ -58,7 +58,8 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
     if result.errors:
         raise JobFailedError(result.errors)
     folders = result.folders
-    if load_result(LowerResult, folders["lower"]).exported is not None:
+    lowered = load_result(LowerResult, folders["lower"])
+    if lowered.exported is not None:
         return ()
     planned = plan(opened.project, opened.folder, cache)
     fit = fitting.of_results(opened.project, opened.folder, folders["lower"])
@@ -66,7 +67,7 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
     offered = suggestions_of(opened.project, folders, fit, sensitivity, departs=departs)
     until: StageId = "verify" if departs else "lower"
     shown = (_tried(opened, one, folders, until, {**how, "cache": cache}) for one in offered)
-    return tuple(one for several in shown for one in several)
+    return ranked((one for several in shown for one in several), lowered)
 
 
 def _tried(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workbench.suggestions import ExpectedGain, Suggestion
 
 _HEADER = ("id", "CPU operators", "cycles", "SQNR [dB]", "bytes", "known by", "what to do")
-_MODULES = ("module", "ms", "weight bytes", "SQNR", "top-1 [points]")
+_MODULES = ("module", "ms", "weight bytes", "SQNR [dB]", "top-1 [points]")
 _UNKNOWN = "-"
 
 

@@ -5,6 +5,7 @@ from workbench.suggestions.accuracy import spared_by as spared_by
 from workbench.suggestions.granularity import coarser_by as coarser_by
 from workbench.suggestions.ranking import KINDS as KINDS
 from workbench.suggestions.ranking import Measurements as Measurements
+from workbench.suggestions.ranking import ranked as ranked
 from workbench.suggestions.ranking import suggest as suggest
 from workbench.suggestions.suggestion import ExpectedGain as ExpectedGain
 from workbench.suggestions.suggestion import Gain as Gain

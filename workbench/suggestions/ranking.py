@@ -221,6 +221,15 @@ def suggest(
         known: What other stages and studies know.
     """
     model = CompiledModel(project, lowered, program, edge, known)
-    first = [s for kind in KINDS if kind.first for s in kind.find(model)]
-    ranked = [s for kind in KINDS if not kind.first for s in kind.find(model)]
-    return (*first, *sorted(ranked, key=lambda suggestion: -suggestion.gain.share(lowered)))
+    return ranked([s for kind in KINDS for s in kind.find(model)], lowered)
+
+
+def ranked(suggestions: Iterable[Suggestion], lowered: LowerResult) -> tuple[Suggestion, ...]:
+    """Return suggestions in the order in which they are shown; those that are tried have a gain.
+
+    Args:
+        suggestions: In the order of their kinds.
+        lowered: The compiled program.
+    """
+    first = {kind.id for kind in KINDS if kind.first}
+    return tuple(sorted(suggestions, key=lambda s: (s.kind not in first, -s.gain.share(lowered))))

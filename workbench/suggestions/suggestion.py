@@ -95,7 +95,7 @@ class ModuleSaving:
 
 def module_cells(saving: ModuleSaving) -> tuple[str, ...]:
     """Return name, and changes of ms, bytes, dB and points of a module; "" is unknown."""
-    db = "" if saving.sqnr_db is None else f"{_signed(saving.sqnr_db, 2)} dB"
+    db = "" if saving.sqnr_db is None else _signed(saving.sqnr_db, 2)
     points = "" if saving.points is None else _signed(saving.points, 1)
     return saving.name, _signed(-saving.ms, 3), _signed(-saving.bytes, 0), db, points
 

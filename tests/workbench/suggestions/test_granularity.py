@@ -104,8 +104,8 @@ def test_that_all_modules_or_none_are_no_choice(noise):
     assert further(per_tensor(), figures(BEFORE), figures(AFTER)) is None
 
 
-def test_that_cells_have_signs_and_units_and_nothing_for_what_is_unknown():
+def test_that_cells_have_signs_and_nothing_for_what_is_unknown():
     row = ModuleSaving(name="head", cycles=100, ms=0.1, bytes=4000, sqnr_db=-0.414, points=None)
-    assert module_cells(row) == ("head", "-0.100", "-4,000", "-0.41 dB", "")
+    assert module_cells(row) == ("head", "-0.100", "-4,000", "-0.41", "")
     none = ModuleSaving(name="stem", cycles=0, ms=0.0001, bytes=0, sqnr_db=0.001, points=-2.0)
-    assert module_cells(none) == ("stem", "0", "0", "0 dB", "-2.0")
+    assert module_cells(none) == ("stem", "0", "0", "0", "-2.0")
