@@ -102,7 +102,7 @@ STAGES: tuple[Stage, ...] = (
         ("lower",),
         ("verification", "evaluation.data"),
         ("tosa-tools", "onnxruntime"),
-        12,
+        13,
         _entry("verify"),
     ),
     Stage(

@@ -151,7 +151,8 @@ class PartQuality(OutputQuality):
     ``output`` is the position of the output among those of the model. ``minimum`` and ``maximum``
     are those of the float model. ``constant`` is whether all samples give the same elements, while
     they vary in the float model. ``shared`` is whether the program returns it joined, so that all
-    parts of the output have one grid.
+    parts of the output have one grid. ``worst_samples`` are the numbers of those with the lowest
+    SQNR at this part, the lowest first.
     """
 
     output: int
@@ -159,6 +160,7 @@ class PartQuality(OutputQuality):
     maximum: float | None = None
     constant: bool = False
     shared: bool = False
+    worst_samples: tuple[int, ...] = ()
 
 
 class Dependence(Frozen):

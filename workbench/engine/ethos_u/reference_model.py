@@ -306,7 +306,7 @@ class _FloatModel:
         self._variation.add(outputs, integer)
         if counts:
             self._evaluated += 1
-            self._parts.add(outputs, integer)
+            self._parts.add(sample.index, outputs, integer)
             for sums, reference, b in zip(self._outputs, outputs, integer, strict=True):
                 sums.add(reference, b)
         if self.text is not None:
