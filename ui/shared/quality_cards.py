@@ -87,7 +87,7 @@ OUTPUT_COLUMNS: tuple[Column[OutputQuality], ...] = (
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
-    Column("Worst samples", lambda r: _worst_samples(r), None, "Those with the lowest SQNR at this part"),
+    Column("Worst samples", _worst_samples, None, "Those with the lowest SQNR at this part"),
 )
 TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (
     Column("Tensor", lambda r: r.tensor),
