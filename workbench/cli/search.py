@@ -175,7 +175,7 @@ def _row(candidate: Candidate, is_best: bool) -> list[str]:
             _shown(candidate),
             f"{candidate.cycles:,}",
             f"{(candidate.sram_bytes or 0) / 1024:.1f}",
-            f"{(candidate.flash_bytes or 0) / 1024:.1f}",
+            "-" if candidate.flash_bytes is None else f"{candidate.flash_bytes / 1024:.1f}",
             str(candidate.cpu_nodes),
         ]
     kept = "kept" if candidate.is_within else "broken"

@@ -131,9 +131,9 @@ def test_that_a_search_keeps_its_candidates_and_applies_the_best(asked, played, 
     code, lines = asked("search", *limits, "--apply", as_json=False)
     assert code == 0
     assert lines[1:] == [
-        "1 * 90.00 % 1,000 4.0 0.0 1 broken staircase a8w8",
-        "2 * 85.00 % 800 4.0 0.0 1 broken staircase a8w4, stem.conv: a8w8",
-        "3 * 95.00 % 1,400 4.0 1 kept search a16w8, stem.conv: a8w8",
+        "1 * 90.00 % 1,000 4.0 - 1 broken staircase a8w8",
+        "2 * 85.00 % 800 4.0 - 1 broken staircase a8w4, stem.conv: a8w8",
+        "3 * 95.00 % 1,400 4.0 - 1 kept search a16w8, stem.conv: a8w8",
         "Best within limits: candidate 3, 1,400 cycles (estimated).",
     ]
     assert {(r.match, r.config) for r in store.load(project_file).rules} == {
