@@ -34,7 +34,7 @@ class Row:
     """A network that a correction applies to.
 
     ``network`` is ``FILE:function`` in ``tests/engine``; ``off`` are corrections that are off both
-    times, because they would do the same.
+    times, because they would do the same. ``per_tensor`` are modules whose weights have one scale.
     """
 
     correction: str
@@ -42,6 +42,7 @@ class Row:
     config: str = "a8w8"
     device: str = U55
     off: tuple[str, ...] = ()
+    per_tensor: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -98,6 +99,7 @@ ROWS: tuple[Row, ...] = (
         **_WIDE,
         device=U85,
     ),
+    *_rows("relus_with_layers", "networks.py:clamped", per_tensor=("layers.0",)),
     *_rows("bounded_masks", f"{_UNSEEN}masked_attention", f"{_UNSEEN}padded_attention", device=U85),
     *_rows("bounded_masks", f"{_UNSEEN}padded_attention", **_WIDE, device=U85),
     *_rows("rounded_convolutions", f"{_CORRECTED}residual", **_WIDE),
@@ -228,6 +230,7 @@ def _project(folder: Path, row: Row, *, on: bool) -> Any:
         evaluation=Evaluation(data=DataSource(spec=f"{samples}:unseen")),
         verification=Verification(samples=UNSEEN),
     )
+    made = edits.assign_many(made, "module_name", list(row.per_tensor), "a8w8-per-tensor")
     off = row.off if on else (*row.off, row.correction)
     options = dict.fromkeys(off, False)
     return edits.set_target(made, TargetChoice(id=row.device, options=options))

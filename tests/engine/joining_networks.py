@@ -226,3 +226,84 @@ def second_output(outputs, labels):
         int(o[1].mean((2, 3)).argmax()) == label["class"] for o, label in zip(outputs, labels, strict=True)
     ]
     return sum(hits) / len(hits)
+
+
+class UnlikeBranches(nn.Module):
+    """A cat of two branches, one 200 times the other, which later weights need alike."""
+
+    def __init__(self):
+        super().__init__()
+        self.large, self.small = nn.Conv2d(2, 8, 3, 1, 1), nn.Conv2d(2, 8, 3, 1, 1)
+        self.last = nn.Conv2d(16, 4, 1)
+        with torch.no_grad():
+            self.large.weight.mul_(200)
+            self.large.bias.mul_(200)
+            self.last.weight[:, :8].div_(200)
+
+    def forward(self, x):
+        joined = torch.cat([self.large(x).relu(), self.small(x).relu()], 1)
+        return self.last(joined)
+
+
+class UnlikeChannels(nn.Module):
+    """The same cat, read by a convolution of single channels, which later ones need alike."""
+
+    def __init__(self):
+        super().__init__()
+        self.large, self.small = nn.Conv2d(2, 8, 3, 1, 1), nn.Conv2d(2, 8, 3, 1, 1)
+        self.each, self.last = nn.Conv2d(16, 16, 1, groups=16), nn.Conv2d(16, 4, 1)
+        with torch.no_grad():
+            self.large.weight.mul_(200)
+            self.large.bias.mul_(200)
+            self.each.weight[:8].div_(200)
+
+    def forward(self, x):
+        joined = torch.cat([self.large(x).relu(), self.small(x).relu()], 1)
+        return self.last(self.each(joined).tanh())
+
+
+class UnlikeSum(nn.Module):
+    """A sum of a large and a small value, from which the large one is taken away again."""
+
+    def __init__(self):
+        super().__init__()
+        self.large, self.small = nn.Conv2d(2, 8, 3, 1, 1), nn.Conv2d(2, 8, 3, 1, 1)
+        self.last = nn.Conv2d(8, 4, 1)
+        with torch.no_grad():
+            self.large.weight.mul_(200)
+
+    def forward(self, x):
+        large = self.large(x)
+        return self.last((large + self.small(x)) - large)
+
+
+class ReadTwice(UnlikeBranches):
+    """The cat is also an output, so that its values must stay."""
+
+    def forward(self, x):
+        joined = torch.cat([self.large(x).relu(), self.small(x).relu()], 1)
+        return self.last(joined), joined
+
+
+def read_twice():
+    return made(ReadTwice)
+
+
+def like_branches():
+    model, example = made(UnlikeBranches)
+    with torch.no_grad():
+        model.large.weight.div_(200)
+        model.large.bias.div_(200)
+    return model, example
+
+
+def unlike_branches():
+    return made(UnlikeBranches)
+
+
+def unlike_channels():
+    return made(UnlikeChannels)
+
+
+def unlike_sum():
+    return made(UnlikeSum)

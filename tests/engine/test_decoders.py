@@ -85,6 +85,8 @@ def test_that_the_integer_program_reads_the_text_too(engine, reading, model):
     assert engine.run(project, "package", "evaluate") == "done", engine.failure
     found = engine.result(project, "verify")
     assert found.max_lsb <= 2
+    # Caches that are handed on are outputs, too; only the logits are compared.
+    assert (found.compiled.whole_refused, found.compiled.whole_max_lsb) == ("", 0)
     assert found.text.tokens == 12
     assert found.text.perplexity_integer == pytest.approx(found.text.perplexity_quantized, rel=0.02)
     assert max(s.max_lsb for s in found.text.steps) == found.max_lsb

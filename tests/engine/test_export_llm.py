@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import re
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -34,6 +35,10 @@ PROMPT = "The with"
 # One layer of the recipe's two, because ExecuTorch's own export takes its time.
 SIZES = {"dim": 64, "n_layers": 1, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 256, "hidden_dim": 192}
 CONTEXT = 64
+# Token and position, with the alignment of planned memory.
+INPUTS_BYTES = 32
+# That of static_quantize_kv_cache, where nothing measures others.
+CACHE_SCALE = 1 / 127
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,8 @@ def is_meant(place, mine):
         case (number, "data_buffer_idx"):
             # Caches begin as zeros and so share them; theirs are as calibration left them.
             return plan.values[int(number)].val.allocation_info is not None
+        case "execution_plan[0].non_const_buffer_sizes[1]":
+            return True  # That place; how much it is, is asserted below.
         case "execution_plan[0].container_meta_type.encoded_inp_str":
             return True  # They name the position of a token, we give it a place.
         case _:
@@ -125,6 +132,9 @@ def unexplained(mine, other):
         *differences(a.named_data, b.named_data, "named_data"),
     ]
     assert "execution_plan: get_n_layers" in found
+    sizes = [side.program.execution_plan[0].non_const_buffer_sizes for side in (a, b)]
+    assert len(sizes[0]) == len(sizes[1]) == 2
+    assert 0 <= sizes[0][1] - sizes[1][1] <= INPUTS_BYTES
     return [place for place in found if not is_meant(place, a.program)]
 
 
@@ -132,15 +142,19 @@ def unexplained(mine, other):
 def begun(tmp_path):
     """Return what begins a project with the recipe, with one layer and a prompt to calibrate."""
 
-    def begin(mode, scope):
+    def begin(mode, scope, caches):
         from safetensors.torch import load_file, save_file
 
         path = tmp_path / "mine.qwb"
-        options = ["--recipe", "llm_decoder", "--mode", mode, "--scope", scope]
+        options = ["--recipe", "llm_decoder", "--mode", mode, "--scope", scope, "--caches", caches]
         assert main(["new", str(path), *options]) == 0
         code, weights = tmp_path / "mine_model.py", tmp_path / "mine_weights.safetensors"
         code.write_text(code.read_text().replace('"n_layers": 2', '"n_layers": 1'))
-        kept = {name: v for name, v in load_file(weights).items() if ".layers.1." not in name}
+        kept = {
+            name: torch.full_like(v, CACHE_SCALE) if name.endswith("_cache_scales") else v
+            for name, v in load_file(weights).items()
+            if ".layers.1." not in name
+        }
         save_file(kept, weights)
         # The last token of a text is read by nobody: it is what follows.
         (tmp_path / "mine_calibration.txt").write_text(PROMPT + ".")
@@ -161,7 +175,7 @@ def ours(folder, project):
     return Made(live.get("convert", planned.key("convert")).module, program.read_bytes())
 
 
-def theirs(folder, project, mode, scope):
+def theirs(folder, project, mode, scope, caches):
     from executorch.examples.models.llama import export_llama_lib
     from executorch.extension.llm.export.config import llm_config as config
     from safetensors.torch import load_file
@@ -179,6 +193,8 @@ def theirs(folder, project, mode, scope):
     made.base.params, made.base.checkpoint = f"{folder}/params.json", f"{folder}/weights.pth"
     made.base.tokenizer_path = f"{folder}/tokenizer.json"
     made.model.use_kv_cache, made.model.enable_dynamic_shape = True, False
+    made.model.static_quantize_kv_cache = caches == "int8"
+    made.model.static_quantize_kv_cache_scale = CACHE_SCALE
     made.export.max_seq_length = made.export.max_context_length = CONTEXT
     made.export.output_dir, made.export.output_name = str(folder), f"{folder}/theirs.pte"
     made.quantization.pt2e_quantize = config.Pt2eQuantize(mode)
@@ -216,16 +232,15 @@ class Hash(str):
 def meaning(module):
     """Return hashes of all that a module gives and remembers, whatever its nodes are called."""
     hashes, given, inputs = {}, set(), 0
-    constants = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     for node in module.graph.nodes:
         said = repr(torch.fx.map_arg((node.args, node.kwargs), lambda n: Hash(hashes[n])))
         if node.op == "placeholder":
             said, inputs = f"input {inputs}", inputs + 1
         elif node.op == "get_attr":
-            value = constants[node.target].detach()
+            value = operator.attrgetter(node.target)(module).detach()
             # Of a cache its place counts: what calibration left in it is nobody's.
             content = node.target.removeprefix("transformer.").encode()
-            if "_cache" not in node.target:
+            if not node.target.endswith("_cache"):
                 content = value.contiguous().numpy().tobytes()
             said = f"{value.dtype} {tuple(value.shape)} {hashlib.sha256(content).hexdigest()}"
         hashes[node] = hashlib.sha256(f"{node.op} {_name(node)} {said}".encode()).hexdigest()
@@ -240,30 +255,31 @@ def _name(node):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mode", "scope"),
+    ("mode", "scope", "caches"),
     [
-        ("ethosu_16a8w", "linear"),
+        ("ethosu_16a8w", "linear", "float"),
+        ("ethosu_16a8w", "linear", "int8"),
         # A minute each.
-        pytest.param("ethosu_8a8w", "linear", marks=pytest.mark.benchmark),
-        pytest.param("ethosu_8a8w", "full", marks=pytest.mark.benchmark),
-        pytest.param("ethosu_16a8w", "full", marks=pytest.mark.benchmark),
+        pytest.param("ethosu_8a8w", "linear", "float", marks=pytest.mark.benchmark),
+        pytest.param("ethosu_8a8w", "full", "float", marks=pytest.mark.benchmark),
+        pytest.param("ethosu_16a8w", "full", "float", marks=pytest.mark.benchmark),
     ],
 )
-def test_that_export_llm_makes_the_same_program(begun, tmp_path, monkeypatch, mode, scope):
+def test_that_export_llm_makes_the_same_program(begun, tmp_path, monkeypatch, mode, scope, caches):
     from workbench.engine.ethos_u.corrections.partitioner import OrderedPartitioner
 
     # Several delegates have another order there in every process.
     place = "executorch.backends.arm.ethosu.partitioner.EthosUPartitioner"
     monkeypatch.setattr(place, OrderedPartitioner)
-    project = begun(mode, scope)
+    project = begun(mode, scope, caches)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        mine, other = ours(tmp_path, project), theirs(tmp_path, project, mode, scope)
+        mine, other = ours(tmp_path, project), theirs(tmp_path, project, mode, scope, caches)
     finally:
         torch.set_num_threads(threads)
     assert meaning(mine.module) == meaning(other.module)
-    assert len(mine.delegates) == (1 if scope == "full" else 6)
+    assert len(mine.delegates) == (1 if scope == "full" else 6 if caches == "float" else 7)
     assert mine.delegates == other.delegates
     assert unexplained(mine.program, other.program) == []
     assert all(b"--optimise=Size" in each["compile_flags"] for each in mine.delegates)

@@ -7,6 +7,7 @@ from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.results import GRAPH_FILE
 from workbench.suggestions import Gain, Measurements, suggest
+from workbench.suggestions.granularity import savings
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
@@ -123,3 +124,15 @@ def test_that_a_relu_is_not_quantized_again_where_it_would_lose_its_clamp(engine
 def test_that_a_relu_is_quantized_again_where_it_keeps_its_clamp(engine):
     made = edits.assign(project("clamped"), "module_name", "layers.1", "float")
     assert any(identity.startswith("float:") for identity in suggested(engine, made))
+
+
+@pytest.mark.slow
+def test_that_modules_save_together_what_the_program_saves_with_one_scale_for_each_weight(engine):
+    before = project("uneven", **CALIBRATED)
+    after = edits.assign(before, "global", "", "a8w8-per-tensor")
+    programs = [lowered(engine, made) for made in (before, after)]
+    rows = savings(*programs, ())
+    assert rows
+    stored = [sum(row.weight_bytes for report in p.vela for row in report.operations) for p in programs]
+    assert sum(row.bytes for row in rows) == stored[0] - stored[1]
+    assert abs(sum(row.bytes for row in rows) - (programs[0].pte_bytes - programs[1].pte_bytes)) < 256

@@ -361,7 +361,8 @@ class SearchPanel(Panel):
         labels = self.context.model_index.resolution.modules
         lines = [
             f"{candidate.accuracy_name} {_accuracy_text(candidate)}, measured on host",
-            f"{count(candidate.cycles)} cycles, SRAM {size(candidate.sram_bytes)}, estimated",
+            f"{count(candidate.cycles)} cycles, SRAM {size(candidate.sram_bytes)}, flash "
+            f"{size(candidate.flash_bytes)}, estimated",
             cpu_line(candidate.cpu_nodes or 0, candidate.cpu_cycles),
             "within all limits" if candidate.is_within else "exceeds a limit",
             "",

@@ -182,6 +182,10 @@ class SensitivityPanel(Panel):
             f"only this quantized: {decibel(unit.only.sqnr_db)}",
             f"only this in float: {decibel(unit.without.sqnr_db)} (gain {decibel(result.gain_db(unit))})",
         ]
+        if unit.per_tensor is not None:
+            change, points = result.per_tensor_db(unit), result.per_tensor_points(unit)
+            top1 = "" if points is None else f", top-1 {points:+.1f} points"
+            lines.append(f"one scale for each of its weights: {decibel(change)}{top1}")
         if result.labelled and result.samples:
             share = result.samples
             lines.append(

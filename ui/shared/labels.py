@@ -25,7 +25,9 @@ class Label(QLabel):
 
 
 class ElidedLabel(Label):
-    """A label of one line that is cut with an ellipsis where it is too narrow."""
+    """A label of one line that is cut with an ellipsis where it is too narrow, at its end by default."""
+
+    elide = Qt.TextElideMode.ElideRight
 
     def minimumSizeHint(self) -> QSize:
         return QSize(0, super().minimumSizeHint().height())
@@ -33,9 +35,7 @@ class ElidedLabel(Label):
     def paintEvent(self, event: QPaintEvent) -> None:
         del event
         painter = QPainter(self)
-        text = self.fontMetrics().elidedText(
-            self.text(), Qt.TextElideMode.ElideRight, self.contentsRect().width()
-        )
+        text = self.fontMetrics().elidedText(self.text(), self.elide, self.contentsRect().width())
         colour = self.palette().color(self.foregroundRole())
         painter.setPen(colour)
         painter.drawText(self.contentsRect(), self.alignment(), text)

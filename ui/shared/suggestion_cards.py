@@ -35,9 +35,12 @@ from workbench.suggestions import (
     Figures,
     Gain,
     Measurements,
-    Spared,
+    ModuleSaving,
     Suggestion,
     Written,
+    coarser_by,
+    module_cells,
+    ranked,
     spared_by,
     suggest,
 )
@@ -126,6 +129,8 @@ class SuggestionCards(QScrollArea):
         for line in suggestion.written:
             column.addLayout(_line(line, card))
         column.addWidget(GainFigures(suggestion.gain, card))
+        if suggestion.modules:
+            column.addWidget(ModuleTable(suggestion.modules, card))
         effect = suggestion.expected if suggestion.tried else f"Expected: {suggestion.expected}"
         expected = _text(effect, card)
         expected.setObjectName("Hint")
@@ -173,6 +178,7 @@ class GainFigures(QWidget):
                     "" if gain.sqnr_db is None else f"{gain.sqnr_db:+.1f}",
                     f"Signal to quantization noise ratio{alone}",
                 ),
+                ("Bytes", "", _change(gain.bytes), "Bytes of the program file"),
             )
         ):
             title, figure = Label(name, self), Label(text + unit if text else "\u2013", self)
@@ -182,6 +188,50 @@ class GainFigures(QWidget):
                 label.setAlignment(Qt.AlignmentFlag.AlignRight)
                 grid.addWidget(label, row, column)
             grid.setColumnStretch(column, 1)
+
+
+class _ModuleName(ElidedLabel):
+    """The end of a dotted name says more than its start."""
+
+    elide = Qt.TextElideMode.ElideLeft
+
+
+_MODULE_COLUMNS = ("Module", "ms", "bytes", "dB", "top-1")
+
+
+class ModuleTable(QWidget):
+    """What modules save and lose, the largest saving first; a line counts those without a row."""
+
+    _MOST = 8
+
+    def __init__(self, modules: Sequence[ModuleSaving], parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Modules")
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 2, 0, 2)
+        grid.setHorizontalSpacing(8)
+        grid.setVerticalSpacing(0)
+        grid.setColumnStretch(0, 1)
+        rows = [module_cells(saving) for saving in modules[: self._MOST]]
+        # A figure that is unknown for all modules takes no place.
+        known = [c for c in range(len(_MODULE_COLUMNS)) if any(row[c] for row in rows)]
+        self._add(grid, 0, [_MODULE_COLUMNS[column] for column in known])
+        for number, row in enumerate(rows, 1):
+            figures = [row[column].replace("-", "\u2212") or "\u2013" for column in known[1:]]
+            self._add(grid, number, [row[0], *figures])
+        if (more := len(modules) - self._MOST) > 0:
+            grid.addWidget(Label(f"and {more} more", self), self._MOST + 1, 0, 1, len(known))
+
+    def _add(self, grid: QGridLayout, row: int, cells: Sequence[str]) -> None:
+        for column, text in enumerate(cells):
+            label = Label(text, self) if column else _ModuleName(text, self)
+            if row == 0:
+                label.setObjectName("Hint")
+            if column:
+                label.setAlignment(Qt.AlignmentFlag.AlignRight)
+            elif row:
+                label.setToolTip(literal(text))
+            grid.addWidget(label, row, column)
 
 
 def _change(saved: int | None) -> str:
@@ -375,10 +425,11 @@ class SuggestionController(QObject):
         known = self._measurements()
         suggestions = suggest(project, program, exported, edge, known)
         before = Figures(known.evaluated, program) if known.evaluated is not None else None
-        return self.trials.offered(suggestions, project, before)
+        return ranked(self.trials.offered(suggestions, project, before), program)
 
     def _measurements(self) -> Measurements:
         context = self._context
+        sensitivity = self.study.found if self.study.is_current else None
         folder = context.result("calibrate")
         calibrated = context.load(CalibrateResult, "calibrate")
         try:
@@ -391,7 +442,8 @@ class SuggestionController(QObject):
             prepared=context.load(PrepareResult, "prepare"),
             calibrated=calibrated,
             arrays=arrays,
-            spared=self._spared(),
+            spared=spared_by(sensitivity) if sensitivity is not None else (),
+            coarser=coarser_by(sensitivity) if sensitivity is not None else (),
             fit=self._fit.read(),
             departs=self._departs(),
         )
@@ -400,11 +452,6 @@ class SuggestionController(QObject):
         """Return whether the program was verified, and is not the quantized model."""
         gate = self._context.gate()
         return gate is not None and gate.departs
-
-    def _spared(self) -> tuple[Spared, ...]:
-        """Return what the sensitivity study of the present configuration measured."""
-        sensitivity = self.study.found if self.study.is_current else None
-        return () if sensitivity is None else spared_by(sensitivity)
 
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
         """Add the program after compilation to the applied suggestions."""

@@ -16,7 +16,7 @@ from workbench.project.model import Project
 from workbench.project.opened import OpenProject
 from workbench.protocol import Event, StageFailed
 from workbench.results import EvaluateResult, LowerResult, load_result
-from workbench.suggestions import Figures, Suggestion, candidates, enough_db, is_better, tried
+from workbench.suggestions import Figures, Suggestion, candidates, enough_db, further, is_better, tried
 
 if TYPE_CHECKING:
     from workbench.pipeline.cache import Cache
@@ -61,15 +61,17 @@ class SuggestionTrials(QObject):
             before: Its figures; None if they are not known.
         """
         self._pending = []
-        shown = [one if not one.improves else self._tried(one, project, before) for one in suggestions]
-        return tuple(one for one in shown if one is not None)
+        shown = (self._tried(one, project, before) if one.improves else [one] for one in suggestions)
+        return tuple(one for several in shown for one in several)
 
-    def _tried(self, suggestion: Suggestion, project: Project, before: Figures | None) -> Suggestion | None:
-        """Return a suggestion with its figures; None while it is tried, or if it gains nothing.
+    def _tried(self, suggestion: Suggestion, project: Project, before: Figures | None) -> list[Suggestion]:
+        """Return a suggestion with its figures, and those that its trial gives.
 
-        It has none yet where the project's code must not run.
+        None while it is tried, or if it gains nothing; without figures where the project's code
+        must not run.
         """
         best: Suggestion | None = None
+        more: list[Suggestion] = []
         limit = enough_db(project)
         for candidate in candidates(suggestion) if before is not None else ():
             assert candidate.edit is not None
@@ -81,15 +83,17 @@ class SuggestionTrials(QObject):
                     continue
                 folder = self._context.document.folder
                 if not self._context.runner.is_allowed(after, folder):
-                    return suggestion
+                    return [suggestion]
                 self._start(after, folder)
-                return None
+                return []
             measured = tried(candidate, before, figures)
             if measured is not None and (best is None or is_better(measured, best)):
                 best = measured
+            if (another := further(candidate, before, figures)) is not None:
+                more += self._tried(another, project, before)
             if figures.worst_db(suggestion.output) >= limit:
                 break
-        return best
+        return [best, *more] if best is not None else more
 
     def _figures(self, project: Project) -> Figures | None:
         """Return the figures of a project from the cache; None if it was not compiled."""

@@ -143,6 +143,22 @@ class GainEntry(BaseModel):
     of_tensors: int
 
 
+class ModuleEntry(BaseModel):
+    """What a module saves by a suggestion: cycles, ms and bytes fewer, estimated.
+
+    ``sqnr_db`` and ``points`` of top-1 are changes of the outputs' quality; null if unknown.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    cycles: int
+    ms: float
+    bytes: int
+    sqnr_db: float | None
+    points: float | None
+
+
 class SuggestionEntry(BaseModel):
     """A suggestion. ``tried`` is whether ``gain`` was measured on the program with it.
 
@@ -160,6 +176,7 @@ class SuggestionEntry(BaseModel):
     tried: bool
     nodes: list[str]
     in_project: bool
+    modules: list[ModuleEntry] = []
     source: list[SourceEntry]
 
 

@@ -17,7 +17,7 @@ from workbench.project.frozen import Frozen
 from workbench.results import EvaluateResult, LowerResult, load_result
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.sensitivity import SensitivityResult
-from workbench.suggestions import KINDS, Figures, candidates, enough_db, is_better, spared_by, tried
+from workbench.suggestions import KINDS, Figures, candidates, enough_db, further, is_better, ranked, tried
 from workbench.targets import target_of
 from workbench.text import listed
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from workbench.api.studies import JobOptions
     from workbench.ids import StageId
     from workbench.project.opened import OpenProject
-    from workbench.suggestions import Spared, Suggestion
+    from workbench.suggestions import Suggestion
 
     _Result = TypeVar("_Result", bound=Frozen)
 
@@ -58,28 +58,31 @@ def suggestions(opened: OpenProject, **how: Unpack[JobOptions]) -> tuple[Suggest
     if result.errors:
         raise JobFailedError(result.errors)
     folders = result.folders
-    if load_result(LowerResult, folders["lower"]).exported is not None:
+    lowered = load_result(LowerResult, folders["lower"])
+    if lowered.exported is not None:
         return ()
     planned = plan(opened, cache)
     fit = fitting.of_results(opened, folders["lower"])
-    spared, departs = _spared(opened, cache, planned), _departs(opened, cache, planned)
-    offered = suggestions_of(opened.project, folders, fit, spared, departs=departs)
+    sensitivity, departs = _sensitivity(opened, cache, planned), _departs(opened, cache, planned)
+    offered = suggestions_of(opened.project, folders, fit, sensitivity, departs=departs)
     until: StageId = "verify" if departs else "lower"
     shown = (_tried(opened, one, folders, until, {**how, "cache": cache}) for one in offered)
-    return tuple(one for one in shown if one is not None)
+    return ranked((one for several in shown for one in several), lowered)
 
 
 def _tried(
     opened: OpenProject, suggestion: Suggestion, before: Mapping[str, Path], until: StageId, how: JobOptions
-) -> Suggestion | None:
-    """Return a suggestion with what it was measured to gain; None if it gains nothing.
+) -> list[Suggestion]:
+    """Return a suggestion with what it was measured to gain, and those that its trial gives.
 
-    One that is not to be tried is returned as it is. Where the program is not the quantized model,
-    ``until`` is the stage that shows whether it is with the suggestion, which else gains nothing.
+    Those that gain nothing are left out; one that is not to be tried is returned as it is. Where
+    the program is not the quantized model, ``until`` is the stage that shows whether it is with the
+    suggestion, which else gains nothing.
     """
     if not suggestion.improves or suggestion.edit is None:
-        return suggestion
+        return [suggestion]
     best: Suggestion | None = None
+    more: list[Suggestion] = []
     limit = enough_db(opened.project)
     for candidate in candidates(suggestion):
         assert candidate.edit is not None
@@ -90,9 +93,11 @@ def _tried(
         offered = tried(candidate, _figures(before), figures)
         if offered is not None and (best is None or is_better(offered, best)):
             best = offered
+        if (another := further(candidate, _figures(before), figures)) is not None:
+            more += _tried(opened, another, before, until, how)
         if figures.worst_db(suggestion.output) >= limit:
             break
-    return best
+    return [best, *more] if best is not None else more
 
 
 def _figures(folders: Mapping[str, Path]) -> Figures:
@@ -113,11 +118,10 @@ def _compiled(opened: OpenProject, how: JobOptions, until: StageId = "lower") ->
     )
 
 
-def _spared(opened: OpenProject, cache: Cache, planned: Plan) -> tuple[Spared, ...]:
+def _sensitivity(opened: OpenProject, cache: Cache, planned: Plan) -> SensitivityResult | None:
     """Return what the sensitivity study of this project measured so far."""
     key = study_key("sensitivity", opened, cache, {}, planned)
-    study = load_study(SensitivityResult, study_folder(cache, key))
-    return () if study is None else spared_by(study)
+    return load_study(SensitivityResult, study_folder(cache, key))
 
 
 def _departs(opened: OpenProject, cache: Cache, planned: Plan) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.ranges import HISTOGRAMS
 from workbench.analysis.silicon import time_of
-from workbench.api.documents import GainEntry, SourceEntry, SuggestionEntry
+from workbench.api.documents import GainEntry, ModuleEntry, SourceEntry, SuggestionEntry
 from workbench.deploy import fitting
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project.configs import IMPROVERS
@@ -26,7 +26,7 @@ from workbench.results import (
     load_arrays,
     load_result,
 )
-from workbench.suggestions import Measurements, suggest
+from workbench.suggestions import Measurements, coarser_by, spared_by, suggest
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
 from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from workbench.analysis.answers import Answers
     from workbench.project.model import Project
     from workbench.results import Deliverable
-    from workbench.suggestions import Spared, Suggestion
+    from workbench.studies.sensitivity import SensitivityResult
+    from workbench.suggestions import Suggestion
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def suggestions_of(
     project: Project,
     folders: Mapping[str, Path],
     fit: fitting.Fit | None,
-    spared: tuple[Spared, ...] = (),
+    sensitivity: SensitivityResult | None = None,
     *,
     departs: bool,
 ) -> tuple[Suggestion, ...]:
@@ -207,7 +208,7 @@ def suggestions_of(
         project: What was compiled.
         folders: Where the results of the stages lie, up to lower at least.
         fit: How the program fits the project's board; None without a board.
-        spared: What a sensitivity study measured.
+        sensitivity: What a sensitivity study measured; None without one.
         departs: Whether the program was verified, and is not the quantized model.
 
     Raises:
@@ -225,7 +226,8 @@ def suggestions_of(
             prepared=load_result(PrepareResult, folders["prepare"]),
             calibrated=load_result(CalibrateResult, calibrated) if calibrated else None,
             arrays=load_arrays(calibrated, HISTOGRAMS) if calibrated else {},
-            spared=spared,
+            spared=spared_by(sensitivity) if sensitivity is not None else (),
+            coarser=coarser_by(sensitivity) if sensitivity is not None else (),
             fit=fit,
             departs=departs,
         ),
@@ -244,6 +246,7 @@ def entry_of(suggestion: Suggestion) -> SuggestionEntry:
         tried=suggestion.tried,
         nodes=list(suggestion.nodes),
         in_project=suggestion.edit is not None,
+        modules=[ModuleEntry(**asdict(row)) for row in suggestion.modules],
         source=[SourceEntry(**asdict(line)) for line in suggestion.written],
     )
 

@@ -27,7 +27,7 @@ from workbench.files import write_file
 from workbench.history.comparison import rules_line
 from workbench.project.gate import FIGURES
 from workbench.project.model import PROJECT_SUFFIX
-from workbench.suggestions import KINDS
+from workbench.suggestions import KINDS, module_cells
 from workbench.text import whole_number
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 _SUGGESTIONS_HEADER = ("id", "CPU operators", "cycles", "SQNR [dB]", "bytes", "known by", "what to do")
+_MODULES_HEADER = ("module", "ms", "weight bytes", "SQNR [dB]", "top-1 [points]")
 _UNKNOWN = "-"
 
 
@@ -301,6 +302,9 @@ def _print_suggestions(offered: tuple[Suggestion, ...]) -> None:
         print(f"\n{one.id}: {one.title}\n  {one.evidence}\n  {one.expected}")
         for line in one.written:
             print(f"  {line.place}: {line.instead}")
+        if one.modules:
+            rows = [[cell or _UNKNOWN for cell in module_cells(row)] for row in one.modules]
+            print_table(_MODULES_HEADER, rows)
 
 
 def _cells(gain: ExpectedGain) -> tuple[str, str, str, str]:

@@ -31,7 +31,17 @@ if TYPE_CHECKING:
     from workbench.studies.sweep import SweepPoint
 
 
-_SEARCH_HEADER = ("no", "accuracy", "cycles", "SRAM [KiB]", "CPU", "limits", "origin", "precisions")
+_SEARCH_HEADER = (
+    "no",
+    "accuracy",
+    "cycles",
+    "SRAM [KiB]",
+    "flash [KiB]",
+    "CPU",
+    "limits",
+    "origin",
+    "precisions",
+)
 
 
 def add_search(verbs: Any) -> None:
@@ -176,12 +186,13 @@ def _candidate_row(candidate: Candidate, is_best: bool) -> list[str]:
     channels = [f"{n}: {c} channels" for n, c in candidate.channels.items()]
     transforms = [candidate.transforms] if candidate.transforms not in {"", "none"} else []
     summary = candidate.problem or ", ".join([general, *rest, *transforms, *channels])
-    figures = ["-"] * 4
+    figures = ["-"] * 5
     if candidate.accuracy is not None:
         figures = [
             _shown(candidate),
             f"{candidate.cycles:,}",
             f"{(candidate.sram_bytes or 0) / 1024:.1f}",
+            "-" if candidate.flash_bytes is None else f"{candidate.flash_bytes / 1024:.1f}",
             str(candidate.cpu_nodes),
         ]
     kept = "kept" if candidate.is_within else "broken"

@@ -29,7 +29,14 @@ if TYPE_CHECKING:
     from workbench.studies.matrix import Cell
 
 
-_SENSITIVITY_HEADER = ("module", "only this quantized [dB]", "only this float [dB]", "gain [dB]", "weights")
+_SENSITIVITY_HEADER = (
+    "module",
+    "only this quantized [dB]",
+    "only this float [dB]",
+    "gain [dB]",
+    "weights per tensor [dB]",
+    "weights",
+)
 
 
 def add_sensitivity(verbs: Any) -> None:
@@ -57,6 +64,7 @@ def _sensitivity(options: argparse.Namespace) -> int:
             _db(u.only.sqnr_db),
             _db(u.without.sqnr_db),
             _db(result.gain_db(u)),
+            _db(result.per_tensor_db(u)),
             f"{u.unit.weights:,}",
         )
         for u in result.worst_first()
@@ -75,6 +83,8 @@ def _sensitivity_document(result: SensitivityResult) -> dict[str, Any]:
             "gain_db": result.gain_db(u),
             "only_hits": u.only.hits,
             "without_hits": u.without.hits,
+            "per_tensor_db": result.per_tensor_db(u),
+            "per_tensor_points": result.per_tensor_points(u),
         }
         for u in result.worst_first()
     ]

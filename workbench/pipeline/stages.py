@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
         ("import_model",),
         ("model.strict_export", "model.split_outputs", "model.output_factors"),
         ("torch", "executorch"),
-        10,
+        11,
         _entry("export"),
     ),
     Stage(
@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "improvers"),
         ("torchao", "executorch"),
-        15,
+        16,
         _entry("prepare"),
     ),
     Stage(
@@ -83,7 +83,7 @@ STAGES: tuple[Stage, ...] = (
         _entry("convert"),
     ),
     Stage(
-        "evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 10, _entry("evaluate")
+        "evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 11, _entry("evaluate")
     ),
     Stage(
         "lower",
@@ -102,7 +102,7 @@ STAGES: tuple[Stage, ...] = (
         ("lower",),
         ("verification", "evaluation.data"),
         ("tosa-tools", "onnxruntime"),
-        12,
+        13,
         _entry("verify"),
     ),
     Stage(

@@ -376,9 +376,9 @@ IMPROVERS: tuple[Improver, ...] = (
     Improver(
         "equalize",
         "Equalise layers",
-        "Scales channels of two consecutive layers so that both use their range; the "
-        "float model is unchanged. Helps per-tensor and 4-bit weights of "
-        "convolutions with ReLU.",
+        "Scales channels of two consecutive layers so that both use their range, also where a "
+        "cat joins them with others; the float model is unchanged. Helps per-tensor and 4-bit "
+        "weights of convolutions with ReLU, and a cat of operands of unlike size.",
         needs_data=False,
         by_layer=False,
         fewest=0,

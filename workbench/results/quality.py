@@ -58,8 +58,10 @@ class TensorQuality(Frozen):
     with its operation in float on the quantized inputs: the error that this operation itself adds
     [dB]; ``added_share`` is that noise-to-signal ratio divided by the sum over all tensors. Both
     are over at most four samples, and None where the operation cannot be computed alone (inside of
-    branches and loops, and where a buffer that the program changes is read). ``tensor`` is a node
-    of the prepared graph, ``origin`` its node in the exported graph.
+    branches and loops, and where a buffer that the program changes is read). ``minimum``,
+    ``maximum``, ``rms`` and ``zeros``, the share of values that are 0, are those of the float
+    model, ``step`` is that of the tensor's static grid; None if unknown. ``tensor`` is a node of
+    the prepared graph, ``origin`` its node in the exported graph.
     """
 
     tensor: str
@@ -71,6 +73,11 @@ class TensorQuality(Frozen):
     error_share: float | None = None
     added_sqnr_db: float | None = None
     added_share: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    rms: float | None = None
+    zeros: float | None = None
+    step: float | None = None
     origin: str = ""
 
 
@@ -144,7 +151,8 @@ class PartQuality(OutputQuality):
     ``output`` is the position of the output among those of the model. ``minimum`` and ``maximum``
     are those of the float model. ``constant`` is whether all samples give the same elements, while
     they vary in the float model. ``shared`` is whether the program returns it joined, so that all
-    parts of the output have one grid.
+    parts of the output have one grid. ``worst_samples`` are the numbers of those with the lowest
+    SQNR at this part, the lowest first.
     """
 
     output: int
@@ -152,6 +160,7 @@ class PartQuality(OutputQuality):
     maximum: float | None = None
     constant: bool = False
     shared: bool = False
+    worst_samples: tuple[int, ...] = ()
 
 
 class Dependence(Frozen):

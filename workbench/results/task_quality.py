@@ -22,13 +22,15 @@ class TaskFigure(Frozen):
 class ShownObject(Frozen):
     """A box (left, top, right, bottom) in pixels of the model's input; labels have no score.
 
-    ``changed`` is whether the other program has no such object.
+    ``changed`` is whether the other program has no such object. ``corners`` are x and y of the four
+    corners of an oriented box, which ``box`` is around; empty for upright ones.
     """
 
     box: tuple[float, float, float, float]
     category: int
     score: float | None = None
     changed: bool = False
+    corners: tuple[float, ...] = ()
 
 
 class ShownPoint(Frozen):

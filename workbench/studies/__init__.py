@@ -38,7 +38,7 @@ STUDIES: tuple[Study, ...] = (
         "Measuring sensitivity",
         "calibrate",
         ("evaluation", "ranges", "range_methods"),
-        2,
+        3,
         "workbench.engine.studies.sensitivity:run",
     ),
     Study(
@@ -56,7 +56,7 @@ STUDIES: tuple[Study, ...] = (
             "target.quantizer",
             "target.compile",
         ),
-        1,
+        2,
         "workbench.engine.studies.search:run",
         costs=True,
     ),

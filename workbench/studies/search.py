@@ -70,8 +70,8 @@ class Candidate(Frozen):
     ``choices`` maps unit names to configs, ``channels`` modules to the output channels that they
     keep, if the search has widths, ``transforms`` a name of ``TRANSFORMS``, if it has those;
     ``weights`` is a file in the study's folder, "" if the candidate was not trained. ``cpu_cycles``
-    is the rough estimate of the CPU operators, which ``cycles`` leave out; ``problem`` is why there
-    are no figures.
+    is the rough estimate of the CPU operators, which ``cycles`` leave out; ``flash_bytes`` are
+    weights and constants, which have no limit; ``problem`` is why there are no figures.
     """
 
     number: int
@@ -84,6 +84,7 @@ class Candidate(Frozen):
     accuracy_name: str = ""
     cycles: int | None = None
     sram_bytes: int | None = None
+    flash_bytes: int | None = None
     cpu_nodes: int | None = None
     cpu_cycles: int = 0
     is_within: bool = False

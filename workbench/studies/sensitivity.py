@@ -54,11 +54,16 @@ class Unit(Frozen):
 
 
 class UnitSensitivity(Frozen):
-    """One unit: the output's quality with only it quantized, and with only it in float."""
+    """One unit: the output's quality with only it quantized, and with only it in float.
+
+    ``per_tensor`` is that of the quantized model with one scale for each weight of the unit; None
+    where its weights have one already.
+    """
 
     unit: Unit
     only: Noise = Field(default_factory=Noise)
     without: Noise = Field(default_factory=Noise)
+    per_tensor: Noise | None = None
 
 
 class SensitivityResult(Frozen):
@@ -83,6 +88,18 @@ class SensitivityResult(Frozen):
         """Return the gain of the output's SQNR when only this unit is in float [dB]."""
         spared, all_of_it = unit.without.sqnr_db, self.quantized.sqnr_db
         return None if spared is None or all_of_it is None else spared - all_of_it
+
+    def per_tensor_db(self, unit: UnitSensitivity) -> float | None:
+        """Return the change of the output's SQNR with one scale for each weight of this unit [dB]."""
+        coarser = unit.per_tensor.sqnr_db if unit.per_tensor is not None else None
+        all_of_it = self.quantized.sqnr_db
+        return None if coarser is None or all_of_it is None else coarser - all_of_it
+
+    def per_tensor_points(self, unit: UnitSensitivity) -> float | None:
+        """Return the change of top-1 with one scale for each weight of this unit [points]."""
+        if unit.per_tensor is None or not self.labelled or not self.samples:
+            return None
+        return 100.0 * (unit.per_tensor.hits - self.quantized.hits) / self.samples
 
     def worst_first(self) -> list[UnitSensitivity]:
         """Return the units by gain, largest first."""

@@ -7,7 +7,6 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from workbench.graph.labels import operator_name
-from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
 from workbench.targets.ethos_u.rewrites import KERNELS, REWRITES, STRIDES, TAILS
 from workbench.text import listed, plural
@@ -181,37 +180,6 @@ def _is_read(program: GraphSnapshot, node: str) -> bool:
                 seen.add(reader.id)
                 waiting.append(reader.id)
     return False
-
-
-_PER_CHANNEL, _PER_TENSOR = "a8w8", "a8w8-per-tensor"
-# Below that a program has too few constants for the difference to matter [bytes].
-_LEAST_CONSTANTS = 32 << 10
-
-
-def scales_per_tensor(project: Project, lowered: LowerResult) -> Iterator[Suggestion]:
-    """Yield the suggestion of one scale for each weight, where every channel has its own.
-
-    It is to be tried: Vela compresses such weights better, and reads one scale for a layer.
-    """
-    rules = [rule for rule in project.rules if rule.enabled and rule.config == _PER_CHANNEL]
-    if rules and sum(report.flash_bytes for report in lowered.vela) >= _LEAST_CONSTANTS:
-        yield Suggestion(
-            id="per_tensor",
-            title="Use one scale for each weight tensor",
-            evidence="Each output channel of the 8-bit weights has a scale of its own. Measured by "
-            "Arm on Alif E8, U85-256, ResNet-50 with one scale for each tensor: 110 in place of "
-            "151 ms, 14.4 in place of 21.8 MB of flash, 79.2 in place of 80.6 % top-1.",
-            expected="It costs accuracy. Weight transforms (equalization) win some of it back.",
-            edit=partial(_with_scales_per_tensor, ids=frozenset(rule.id for rule in rules)),
-            improves="size",
-        )
-
-
-def _with_scales_per_tensor(project: Project, ids: frozenset[str]) -> Project:
-    changed = (
-        rule.model_copy(update={"config": _PER_TENSOR}) if rule.id in ids else rule for rule in project.rules
-    )
-    return edits.revise(project, rules=tuple(changed))
 
 
 def compile_for_size(project: Project, lowered: LowerResult, fit: Fit | None) -> Iterator[Suggestion]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from workbench.pipeline.resolution import resolve_graph
-from workbench.suggestions import accuracy, cpu_operators, device_cost, outputs
+from workbench.suggestions import accuracy, cpu_operators, device_cost, granularity, joins, outputs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from workbench.results import CalibrateResult, EvaluateResult, ExportResult, LowerResult, PrepareResult
     from workbench.suggestions.accuracy import Spared
     from workbench.suggestions.cpu_operators import Left
+    from workbench.suggestions.granularity import CoarserUnit
     from workbench.suggestions.suggestion import Suggestion
 
 
@@ -32,7 +33,8 @@ class Measurements:
         prepared: The quantizer's report; with it, operators that the quantizer created are known.
         calibrated: The calibrated ranges.
         arrays: The arrays of the calibrated ranges.
-        spared: What a sensitivity study measured.
+        spared: What a sensitivity study measured with each module in float.
+        coarser: What it measured with one scale for each weight of a module.
         fit: How the program fits the board.
         departs: Whether the program was compared with the quantized model, and is not the same.
     """
@@ -43,6 +45,7 @@ class Measurements:
     calibrated: CalibrateResult | None = None
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     spared: tuple[Spared, ...] = ()
+    coarser: tuple[CoarserUnit, ...] = ()
     fit: Fit | None = None
     departs: bool = False
 
@@ -134,6 +137,16 @@ KINDS: tuple[Kind, ...] = (
         lambda m: outputs.wide_output(m.known.evaluated, m.known.exported),
     ),
     Kind(
+        "equalize_joins",
+        "Equalize the weights around joins inside the network that lose an operand",
+        lambda m: joins.equalize_joins(m.project, m.program, m.known.evaluated),
+    ),
+    Kind(
+        "wide_join",
+        "Use 16 bits around a join or sum inside the network that loses an operand",
+        lambda m: joins.widen_joins(m.program, m.known.evaluated),
+    ),
+    Kind(
         "off",
         "Remove a rule that keeps a part off the NPU",
         lambda m: cpu_operators.run_on_npu(m.project, m.left),
@@ -162,7 +175,13 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "per_tensor",
         "Use one scale for each weight tensor: fewer bytes and cycles, less accuracy",
-        lambda m: device_cost.scales_per_tensor(m.project, m.lowered),
+        lambda m: granularity.scales_per_tensor(m.project, m.lowered, m.known.coarser, m.labels),
+    ),
+    Kind(
+        "per_tensor_modules",
+        "Use one scale for each weight of the modules that lose least (after a sensitivity study; the "
+        "trial of per_tensor gives it)",
+        lambda _model: (),
     ),
     Kind(
         "channels_last",
@@ -202,6 +221,15 @@ def suggest(
         known: What other stages and studies know.
     """
     model = CompiledModel(project, lowered, program, edge, known)
-    first = [s for kind in KINDS if kind.first for s in kind.find(model)]
-    ranked = [s for kind in KINDS if not kind.first for s in kind.find(model)]
-    return (*first, *sorted(ranked, key=lambda suggestion: -suggestion.gain.share(lowered)))
+    return ranked([s for kind in KINDS for s in kind.find(model)], lowered)
+
+
+def ranked(suggestions: Iterable[Suggestion], lowered: LowerResult) -> tuple[Suggestion, ...]:
+    """Return suggestions in the order in which they are shown; those that are tried have a gain.
+
+    Args:
+        suggestions: In the order of their kinds.
+        lowered: The compiled program.
+    """
+    first = {kind.id for kind in KINDS if kind.first}
+    return tuple(sorted(suggestions, key=lambda s: (s.kind not in first, -s.gain.share(lowered))))

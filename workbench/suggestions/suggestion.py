@@ -78,6 +78,36 @@ class Alternative:
 
 
 @dataclass(frozen=True)
+class ModuleSaving:
+    """What a module saves by a suggestion, and loses.
+
+    ``cycles``, ``ms`` and ``bytes`` of its encoded weights are those fewer, estimated. ``sqnr_db``
+    [dB] and ``points`` of top-1 are changes of the outputs' quality, None if unknown.
+    """
+
+    name: str
+    cycles: int
+    ms: float
+    bytes: int
+    sqnr_db: float | None = None
+    points: float | None = None
+
+
+def module_cells(saving: ModuleSaving) -> tuple[str, ...]:
+    """Return name, and changes of ms, bytes, dB and points of a module; "" is unknown."""
+    db = "" if saving.sqnr_db is None else _signed(saving.sqnr_db, 2)
+    points = "" if saving.points is None else _signed(saving.points, 1)
+    return saving.name, _signed(-saving.ms, 3), _signed(-saving.bytes, 0), db, points
+
+
+def _signed(value: float, digits: int) -> str:
+    """Return a change with its sign; 0 for one that rounds to it."""
+    if not round(value, digits):
+        return "0"
+    return f"{value:+,.{digits}f}"
+
+
+@dataclass(frozen=True)
 class Suggestion:
     """One suggestion.
 
@@ -96,6 +126,10 @@ class Suggestion:
             that are not tried.
         alternatives: What is tried one after the other while a part stays below its limit.
         output: The output of the model that it concerns; None for all of them.
+        modules: What each module saves and loses, where that is known.
+        per_module: Returns ``modules`` from the programs without and with the suggestion, when it is
+            tried.
+        then: Returns a further suggestion from both programs, which is tried too; None for none.
         tried: Whether ``gain`` was measured on the compiled program with the suggestion; else it is
             counted, predicted or estimated, as ``expected`` says.
     """
@@ -111,6 +145,9 @@ class Suggestion:
     improves: Literal["", "sqnr_db", "cycles", "size"] = ""
     alternatives: tuple[Alternative, ...] = ()
     output: int | None = None
+    modules: tuple[ModuleSaving, ...] = ()
+    per_module: Callable[[LowerResult, LowerResult], tuple[ModuleSaving, ...]] | None = None
+    then: Callable[[LowerResult, LowerResult], Suggestion | None] | None = None
     tried: bool = False
 
     @property

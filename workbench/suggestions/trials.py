@@ -84,6 +84,12 @@ def _scores(before: EvaluateResult, after: EvaluateResult) -> str:
     return f", top-1 {before.top1_quantized:.2%} \u2192 {after.top1_quantized:.2%}"
 
 
+def _change(before: int, after: int) -> str:
+    """Return two figures, and the change where there is one."""
+    share = f" ({(after - before) / before:+.1%})" if before and after != before else ""
+    return f"{before:,} \u2192 {after:,}{share}"
+
+
 def _share(before: int, after: int) -> float:
     return (before - after) / before if before else 0.0
 
@@ -116,13 +122,21 @@ def tried(suggestion: Suggestion, before: Figures, after: Figures) -> Suggestion
         is_better = saved >= _LEAST_SAVED and is_kept
     if not is_better or not math.isfinite(gain.sqnr_db):
         return None
+    modules = suggestion.modules
+    if suggestion.per_module is not None:
+        modules = suggestion.per_module(before.lowered, after.lowered)
     parts = "part of the outputs" if after.evaluated.parts else "output"
     expected = (
         f"Tried: lowest SQNR of a{'' if parts[0] == 'p' else 'n'} {parts} {now:.1f} "
         f"\u2192 {then:.1f} dB over {plural(after.evaluated.samples, 'sample')}"
         f"{_scores(before.evaluated, after.evaluated)}; NPU "
-        f"cycles {before.cycles:,} \u2192 {after.cycles:,}, estimated (Vela "
-        f"{after.lowered.vela_version}); program {before.lowered.pte_bytes:,} \u2192 "
-        f"{after.lowered.pte_bytes:,} bytes. {suggestion.expected}"
+        f"cycles {_change(before.cycles, after.cycles)}, estimated (Vela "
+        f"{after.lowered.vela_version}); program "
+        f"{_change(before.lowered.pte_bytes, after.lowered.pte_bytes)} bytes. {suggestion.expected}"
     )
-    return replace(suggestion, gain=gain, expected=expected, tried=True)
+    return replace(suggestion, gain=gain, expected=expected, modules=modules, tried=True)
+
+
+def further(suggestion: Suggestion, before: Figures, after: Figures) -> Suggestion | None:
+    """Return a suggestion that the trial of another one gives, to be tried too; None for none."""
+    return suggestion.then(before.lowered, after.lowered) if suggestion.then is not None else None

@@ -96,6 +96,22 @@ def test_that_samples_from_arrays_take_boxes_in_the_order_of_the_file(tmp_path):
     assert second.truth["boxes"].tolist() == [[2, 2, 4, 4]]
 
 
+@pytest.mark.parametrize("settings", ["size=32", "size=32,letterbox=0"])
+def test_that_outlines_of_four_corners_keep_them(tmp_path, settings):
+    write_pictures(tmp_path)
+    outline = [0.25, 0.5, 0.5, 0.25, 0.75, 0.5, 0.5, 0.75]
+    (tmp_path / "texts" / "1.txt").write_text(f"0 {' '.join(map(str, outline))}\n0 0.5 0.5 0.2 0.2\n")
+    label = truths(tmp_path, "texts", settings)[0][1]
+    (turned, upright), box = label["corners"], label["boxes"]
+    left, top, right, bottom = box[0].tolist()
+    middle = (left + right) / 2, (top + bottom) / 2
+    expected = [[left, middle[1]], [middle[0], top], [right, middle[1]], [middle[0], bottom]]
+    assert turned == pytest.approx(np.array(expected))
+    left, top, right, bottom = box[1].tolist()
+    expected = [[left, top], [right, top], [right, bottom], [left, bottom]]
+    assert upright == pytest.approx(np.array(expected))
+
+
 BAD_LINES = [
     "0 0.5 0.5 0.2",
     "a 0.5 0.5 0.2 0.2",
@@ -116,6 +132,23 @@ def test_that_a_bad_line_is_named_with_its_file(tmp_path, line):
         truths(tmp_path, "texts", "size=32")
     assert caught.value.infos[0].code == "labels-unreadable"
     assert "1.txt, line 2" in caught.value.infos[0].message
+
+
+@pytest.mark.parametrize(("text", "reason"), [("", "empty"), ("[1, 2,\n 3", "line 2, column 3")])
+def test_that_a_file_that_is_no_json_says_where(tmp_path, text, reason):
+    write_pictures(tmp_path)
+    (tmp_path / "boxes.json").write_text(text)
+    with pytest.raises(WorkbenchError) as caught:
+        truths(tmp_path, "boxes.json", "size=32")
+    assert caught.value.infos[0].code == "labels-unreadable"
+    assert reason in caught.value.infos[0].message
+
+
+def test_that_every_object_knows_its_place_in_the_labels(tmp_path):
+    write_pictures(tmp_path)
+    coco, yolo = (truths(tmp_path, labels, "size=32")[0] for labels in ("boxes.json", "texts"))
+    assert [label["places"] for label in coco] == [[f"boxes.json, annotation {n}"] for n in range(2)]
+    assert [label["places"] for label in yolo] == [[f"{n}.txt, line 1"] for n in range(2)]
 
 
 def spoilt(content, **changes):

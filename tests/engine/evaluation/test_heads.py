@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 import torch
 
+from workbench.engine.evaluation.tasks.detection import objects_of
 from workbench.installation import resources
 
 
@@ -68,10 +69,19 @@ def test_that_distances_are_from_the_centres_of_cells():
     assert best(result) == ([8 - 1, 24 - 2, 8 + 3, 24 + 4], 0)
 
 
-def test_that_a_box_turned_by_a_right_angle_swaps_its_sides():
+def test_that_an_oriented_box_keeps_its_angle_and_is_turned_from_the_x_to_the_y_axis():
     rows = torch.zeros(1, 2, 6)
     rows[0, 1] = torch.tensor([50.0, 40, 20, 10, torch.pi / 2, 0.75])
-    assert best(head("oriented").decode(rows)) == ([45, 30, 55, 50], 0)
+    result = head("oriented").decode(rows)
+    assert best(result)[0] == pytest.approx([50, 40, 20, 10, torch.pi / 2], abs=1e-3)
+    turned = objects_of(result, "")
+    assert turned.boxes[-1].tolist() == pytest.approx([45, 30, 55, 50])
+    rows[0, 1, 4] = torch.pi / 6
+    corner = objects_of(head("oriented").decode(rows), "").corners[-1, 1]
+    # The upper right corner (60, 35), turned by 30 degrees about (50, 40).
+    cosine, sine = 3**0.5 / 2, 0.5
+    expected = [50 + 10 * cosine + 5 * sine, 40 + 10 * sine - 5 * cosine]
+    assert corner.tolist() == pytest.approx(expected, abs=1e-4)
 
 
 def test_that_a_key_point_is_the_largest_value_moved_to_its_neighbour():

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,6 +17,7 @@ from workbench.suggestions import outputs
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 DATA = DataSource(spec="joining_networks.py:samples")
+SIDES = ("float", "quantized")
 LABELLED = DataSource(spec="joining_networks.py:labelled")
 
 
@@ -48,6 +50,18 @@ def test_that_a_part_that_its_range_loses_makes_the_program_not_accurate(engine)
     assert [part.name for part in answer.lost_parts] == ["score"]
     assert "score of output 0" in answer.sentence
     assert [(p.name, p.limit) for p in answer.parts] == [("box", ">= 15"), ("score", ">= 15")]
+
+
+def test_that_the_worst_samples_of_a_part_are_those_where_it_loses_most(engine):
+    made = joining(evaluation=Evaluation(data=DATA))
+    _, score = evaluated(engine, made).parts
+    arrays = np.load(engine.path(made, "evaluate") / "outputs.npz")
+    sides = [np.stack([arrays[name] for name in arrays.files if side in name]) for side in SIDES]
+    floats, quantized = (side[..., 4:].astype(np.float64) for side in sides)
+    axes = tuple(range(1, floats.ndim))
+    ratio = (floats**2).sum(axes) / ((floats - quantized) ** 2).sum(axes)
+    assert len(ratio) == 40
+    assert score.worst_samples == tuple(np.argsort(ratio)[:3])
 
 
 def test_that_the_split_program_has_a_range_for_each_part_and_the_models_outputs(engine):

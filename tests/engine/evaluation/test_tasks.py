@@ -111,6 +111,10 @@ def test_that_a_labelled_class_that_the_model_has_not_is_refused():
     with pytest.raises(WorkbenchError) as caught:
         detection([pair(labelled([BOX], [2]), scores, scores)], ALL, "")
     assert caught.value.infos[0].code == "label-invalid"
+    placed = labelled([BOX, FAR], [0, 2]) | {"places": ["a.txt, line 1", "a.txt, line 2"]}
+    with pytest.raises(WorkbenchError) as caught:
+        detection([pair(placed, scores, scores)], ALL, "")
+    assert caught.value.infos[0].message.startswith("a.txt, line 2 ")
 
 
 def test_that_segmentation_counts_intersection_over_union():

@@ -293,3 +293,52 @@ def test_that_columns_of_a_matrix_are_told_apart_without_a_look_at_their_element
     made = torch.zeros(8, 8)
     assert not aliases.overlap(made[:, 1], made[:, 2])
     assert aliases.overlap(made[:, 1], made[2])
+
+
+class QuantizedCache(nn.Module):
+    """A cache of int8 that is read as floats, into which the new value is written as it is."""
+
+    def __init__(self, there_and_back=(1, 2)):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(1, 4, 2, 3, dtype=torch.int8))
+        self.axes = there_and_back
+
+    def forward(self, value, place):
+        # The caller transposes for an attention, and the cache transposes back.
+        value = (value * 2).transpose(1, 2).transpose(*self.axes)
+        self.cache[:, place] = (value * 10).round().clamp(-127, 127).to(torch.int8)
+        floats = self.cache.float() / 10
+        floats[:, place] = value
+        return floats
+
+
+def transposes(program):
+    return len(list(program.graph.find_nodes(op="call_function", target=torch.ops.aten.transpose.int)))
+
+
+@pytest.mark.parametrize(("axes", "left"), [((1, 2), 0), ((-3, -2), 0), ((2, 1), 0), ((1, 3), 2)])
+def test_that_a_cache_is_written_beside_its_floats_without_transposes_that_undo_each_other(axes, left):
+    size = (1, 1, 2, 3) if left == 0 else (1, 2, 3, 1)
+    inputs = torch.randn(size), torch.tensor([1])
+    module = QuantizedCache(axes)
+    program = with_functional_writes(exported(module, inputs))
+    assert transposes(program) == left
+    assert not any(is_write(node) for node in program.graph.nodes)
+    assert list(program.graph_signature.buffers_to_mutate.values()) == ["cache"]
+    given, executed = QuantizedCache(axes), program.module(check_guards=False)
+    for place in (1, 3, 1):
+        step = torch.randn(size), torch.tensor([place])
+        for expected, result in zip(results(given, step), results(executed, step), strict=True):
+            torch.testing.assert_close(result, expected)
+
+
+def test_that_a_transpose_that_others_read_too_stays():
+    class Both(QuantizedCache):
+        def forward(self, value, place):
+            turned = value.transpose(1, 2)
+            return super().forward(value, place), turned + 1
+
+    inputs = torch.randn(1, 1, 2, 3), torch.tensor([1])
+    program = with_functional_writes(exported(Both(), inputs))
+    assert transposes(program) == 1
+    assert_same(Both, inputs, program)

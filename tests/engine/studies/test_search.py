@@ -57,6 +57,20 @@ def test_that_a_search_goes_on_judges_anew_and_its_figures_are_real(engine):
 
 
 @pytest.mark.slow
+def test_that_a_search_tries_one_scale_for_each_weight_of_all_modules_and_of_fewer(engine):
+    result = run(engine, project("clamped", **CALIBRATED), trials=6)
+    coarse = [
+        [name for name, config in candidate.choices.items() if config == "a8w8-per-tensor"]
+        for candidate in result.candidates[:3]
+    ]
+    names = [unit.name for unit in result.units]
+    assert len(names) == 2
+    assert coarse == [[], names, names[1:]]
+    figures = [candidate.flash_bytes for candidate in result.candidates[:3]]
+    assert 0 < figures[1] <= figures[2] <= figures[0]
+
+
+@pytest.mark.slow
 def test_that_a_search_of_widths_tries_and_trains_fewer_channels(engine):
     made = project("wide_networks.py:tabular", **CALIBRATED)
     found = run(engine, made, trials=3, widths=True, train=1)

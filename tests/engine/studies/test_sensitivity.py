@@ -60,6 +60,19 @@ def test_that_units_are_measured_as_their_real_conversions_are(engine):
         assert abs(unit.only.sqnr_db - measured(engine, alone)) < 1.0, unit.unit.name
 
 
+def test_that_one_scale_for_each_weight_of_a_unit_costs_what_its_real_conversion_does(engine):
+    made = project("uneven", **ALL_SAMPLES)
+    result = found(engine, run(engine, made))
+    layered = [unit for unit in result.units if unit.per_tensor is not None]
+    assert len(layered) >= 3
+    for unit in layered:
+        real = measured(engine, give(made, unit.unit, "a8w8-per-tensor"))
+        assert unit.per_tensor.sqnr_db == pytest.approx(real, abs=0.02), unit.unit.name
+    assert min(result.per_tensor_db(unit) for unit in layered) < -1
+    coarse = project("uneven", "a8w8-per-tensor", **ALL_SAMPLES)
+    assert {unit.per_tensor for unit in found(engine, run(engine, coarse)).units} == {None}
+
+
 def test_that_fixed_ranges_hold_under_the_switches_too(engine):
     made = edits.fix_range(project("small", **ALL_SAMPLES), "relu", 0.0, 0.5)
     result = found(engine, run(engine, made))

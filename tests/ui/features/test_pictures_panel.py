@@ -46,6 +46,20 @@ def test_that_boxes_are_drawn_at_their_place_and_what_changed_in_red(qtbot):
     assert drawn(view.pictures["Quantized"], qtbot)(28, 16) == "#000000"
 
 
+def test_that_oriented_boxes_are_drawn_by_their_corners(qtbot):
+    view = TaskView(None)
+    qtbot.addWidget(view)
+    turned = ShownObject(
+        box=(10, 2, 26, 18), category=1, score=0.5, changed=True, corners=(10, 10, 18, 2, 26, 10, 18, 18)
+    )
+    sample = ShownSample(sample=7, lost=1, float_objects=(turned,))
+    arrays = {"picture_7": np.zeros((10, 20, 3), np.uint8)}
+    view.render_task(task(samples=(sample,)), arrays, THEME, stale=False)
+    at = drawn(view.pictures["Float"], qtbot)
+    assert at(22, 14) == THEME.bad
+    assert at(26, 17) == at(18, 10) == "#000000"
+
+
 def test_that_masks_cover_what_is_a_class(qtbot):
     view = TaskView(None)
     qtbot.addWidget(view)

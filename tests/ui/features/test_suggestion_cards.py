@@ -12,10 +12,10 @@ from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
 from ui.features.suggestions.suggestions_panel import NO_SUGGESTION
 from ui.shared.labels import Label
-from ui.shared.suggestion_cards import UNKNOWN, WAITING, GainFigures, SuggestionCards
+from ui.shared.suggestion_cards import UNKNOWN, WAITING, GainFigures, ModuleTable, SuggestionCards
 from workbench.project import edits
 from workbench.results import CpuNode, PartQuality, save_result
-from workbench.suggestions import Suggestion, Written
+from workbench.suggestions import ModuleSaving, Suggestion, Written
 
 
 def program(*left, cycles=1000):
@@ -87,9 +87,9 @@ def test_that_a_card_says_what_to_expect_and_undo_takes_its_gain_back(cards, ope
     # A card shows its gain in the columns of all cards.
     (figures,) = cards.cards[0].findChildren(GainFigures)
     texts = [label.text() for label in figures.findChildren(Label)]
-    assert texts[::2] == ["CPU ops", "NPU cycles", "SQNR"]
+    assert texts[::2] == ["CPU ops", "NPU cycles", "SQNR", "Bytes"]
     assert texts[1] == "0"
-    assert texts[3::2] == ["\u2013", "\u2013"]
+    assert texts[3::2] == ["\u2013"] * 3
     # Applying is one step and shows what it gained.
     press(cards, qtbot, "Apply")
     assert opened.document.undo_stack.undoText() == "Assign a8w8 to head"
@@ -163,3 +163,20 @@ def test_that_a_split_is_tried_before_it_is_offered(opened, qtbot, monkeypatch, 
         assert text.startswith("Return the 2 parts of output 0 one by one.")
         assert "Tried: lowest SQNR of a part of the outputs 3.0 → 35.0 dB" in text
     assert opened.document.project.split_outputs == ()
+
+
+def test_that_a_card_shows_what_modules_save_and_lose_and_counts_those_without_a_row(qtbot):
+    modules = tuple(
+        ModuleSaving(name=f"body.{n}", cycles=100, ms=0.1, bytes=4000 - n, sqnr_db=-0.25, points=None)
+        for n in range(10)
+    )
+    cards = SuggestionCards()
+    qtbot.addWidget(cards)
+    card = Suggestion(id="per_tensor", title="t", evidence="e", expected="x", modules=modules)
+    cards.render_cards([card], [], "")
+    (table,) = cards.findChildren(ModuleTable)
+    texts = [label.text() for label in table.findChildren(Label)]
+    assert texts[:4] == ["Module", "ms", "bytes", "dB"]
+    assert texts[4:8] == ["body.0", "\u22120.100", "\u22124,000", "\u22120.25"]
+    assert "and 2 more" in texts
+    assert "body.8" not in texts

@@ -108,8 +108,8 @@ def test_that_sensitivity_lists_the_worst_module_first(asked, played):
     assert code == 0
     assert len(played.made) == 1
     assert lines[1:] == [
-        "head 20.97 30.00 10.00 8",
-        "stem.conv 30.00 20.46 0.46 8",
+        "head 20.97 30.00 10.00 - 8",
+        "stem.conv 30.00 20.46 0.46 - 8",
         "Whole model: 20.00 dB over 4 samples.",
     ]
     assert played.commands[-1].accelerate
@@ -169,9 +169,9 @@ def test_that_a_search_keeps_its_candidates_and_applies_the_best(asked, played, 
     code, lines = asked("search", *limits, "--apply", as_json=False)
     assert code == 0
     assert lines[1:] == [
-        "1 * 90.00 % 1,000 4.0 1 broken staircase a8w8",
-        "2 * 85.00 % 800 4.0 1 broken staircase a8w4, stem.conv: a8w8",
-        "3 * 95.00 % 1,400 4.0 1 kept search a16w8, stem.conv: a8w8",
+        "1 * 90.00 % 1,000 4.0 - 1 broken staircase a8w8",
+        "2 * 85.00 % 800 4.0 - 1 broken staircase a8w4, stem.conv: a8w8",
+        "3 * 95.00 % 1,400 4.0 - 1 kept search a16w8, stem.conv: a8w8",
         "Best within limits: candidate 3, 1,400 cycles (estimated).",
     ]
     assert {(r.match, r.config) for r in store.load(project_file).rules} == {

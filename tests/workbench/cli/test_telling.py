@@ -146,7 +146,7 @@ def test_that_a_candidate_without_figures_is_listed_with_its_problem(monkeypatch
     result = SearchResult(limits=Limits(), total=1, units=(), candidates=(broken,))
     monkeypatch.setattr(search.api, "search", lambda *_, **__: result)
     assert main(["search", str(project_file)]) == 1
-    assert lines(capsys)[1] == "1 - - - - broken search It broke."
+    assert lines(capsys)[1] == "1 - - - - - broken search It broke."
 
 
 def test_that_points_of_a_sweep_have_their_problem_or_remark(monkeypatch, capsys, project_file):

@@ -12,7 +12,17 @@ from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 from workbench.project import edits
 from workbench.project.model import ModelSource, Rule
 from workbench.results import CalibrateResult, CpuNode, TensorRange
-from workbench.suggestions import Figures, Gain, Measurements, Spared, suggest, tried
+from workbench.suggestions import (
+    ExpectedGain,
+    Figures,
+    Gain,
+    Measurements,
+    Spared,
+    Suggestion,
+    ranked,
+    suggest,
+    tried,
+)
 from workbench.suggestions.suggestion import with_option
 from workbench.targets.ethos_u.rewrites import KERNELS, NORMS_AS_ONE, NORMS_FORWARD, STRIDES
 
@@ -274,3 +284,15 @@ def test_that_a_smaller_program_is_offered_while_it_is_accurate(program_bytes, s
     assert (after is not None) == is_offered
     if after is not None:
         assert (after.gain.bytes, after.tried) == (1000 - program_bytes, True)
+
+
+def test_that_what_was_tried_is_ranked_by_what_it_was_measured_to_gain():
+    lowered = result_of("lower")
+    gains = {"integer_io": ExpectedGain(cpu_operators=0), "wide_join:cat": ExpectedGain(sqnr_db=30.0)}
+    cards = [Suggestion(id=name, title="", evidence="", expected="", gain=g) for name, g in gains.items()]
+    split = Suggestion(id="split_output", title="", evidence="", expected="")
+    assert [card.id for card in ranked([*cards, split], lowered)] == [
+        "split_output",
+        "wide_join:cat",
+        "integer_io",
+    ]

@@ -54,6 +54,11 @@ def describe_output(row: OutputQuality) -> str:
     return "\n".join(lines)
 
 
+def _worst_samples(row: OutputQuality) -> str:
+    samples = row.worst_samples if isinstance(row, PartQuality) else ()
+    return ", ".join(map(str, samples)) or DASH
+
+
 def _added_text(row: TensorQuality) -> str:
     if row.added_share is None:
         return "error added here  not known"
@@ -82,6 +87,7 @@ OUTPUT_COLUMNS: tuple[Column[OutputQuality], ...] = (
     Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, SQNR),
     Column("Cosine", lambda r: cosine_text(r.cosine), lambda r: r.cosine, COSINE),
     Column("Max error", lambda r: figure(r.max_abs_error), lambda r: r.max_abs_error, ERROR),
+    Column("Worst samples", _worst_samples, None, "Those with the lowest SQNR at this part"),
 )
 
 TENSOR_COLUMNS: tuple[Column[TensorQuality], ...] = (

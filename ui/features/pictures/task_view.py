@@ -127,7 +127,11 @@ class TaskPicture(QWidget):
         colour = QColor(self._theme.bad if one.changed else _CLASS_COLOURS[one.category % 8])
         painter.setPen(QPen(colour, 3 if one.changed else 2))
         left, top, right, bottom = (side * scale for side in one.box)
-        painter.drawRect(QRectF(left, top, right - left, bottom - top))
+        if one.corners:
+            sides = [side * scale for side in one.corners]
+            painter.drawPolygon([QPointF(x, y) for x, y in zip(sides[::2], sides[1::2], strict=True)])
+        else:
+            painter.drawRect(QRectF(left, top, right - left, bottom - top))
         text = str(one.category) if one.score is None else f"{one.category}  {one.score:.2f}"
         metrics = painter.fontMetrics()
         wide, high = metrics.horizontalAdvance(text) + 6, metrics.height()

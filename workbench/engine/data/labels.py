@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 
 # Names of arrays of a .npz that are no inputs.
 LABEL_NAMES = ("labels", "label", "y", "targets", "target")
+_TEXT_HINT = (
+    "Correct them: a file of COCO, a .json with a list or an object by file name, or a folder of YOLO "
+    "texts or of masks."
+)
+_ARRAY_HINT = (
+    "Save them with numpy.save or numpy.savez, without Python objects, one row for each sample, as a "
+    "list in a .json file, as a file of COCO, or as a folder of YOLO texts."
+)
 # The most labels: they become whole numbers of 8 bytes, and some copies of them.
 _MAX_LABELS = 8_000_000
 
@@ -103,20 +111,34 @@ def read_labels(source: DataSource, folder: Path, option: str) -> Labels | None:
         if path.is_dir():
             return _of_pictures(path.name, read_folder(path))
         if path.suffix == ".json":
-            content = json.loads(read_limited(path, MAX_TEXT_BYTES))
+            content = _json(read_limited(path, MAX_TEXT_BYTES))
             if isinstance(content, dict) and {"images", "annotations"} <= content.keys():
                 return _of_pictures(path.name, read_coco(path, content))
             return _of_values(path.name, content)
         return _labels_in(path, is_own=bool(source.labels))
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
+        is_text = path.is_dir() or path.suffix == ".json"
         raise failure(
             f"The labels in {path.name} cannot be read: {reason}"[:300],
-            "Save them with numpy.save or numpy.savez, without Python objects, one row for each "
-            "sample, as a list in a .json file, as a file of COCO, or as a folder of YOLO texts.",
+            _TEXT_HINT if is_text else _ARRAY_HINT,
             Place(kind="option", id=f"{option}.labels"),
             code="labels-unreadable",
         ) from error
+
+
+def _json(text: bytes) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not text.strip():
+        raise ValueError("the file is empty")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON at line {error.lineno}, column {error.colno}") from error
 
 
 def _of_pictures(name: str, values: Mapping[str, Objects | Mask]) -> Labels:

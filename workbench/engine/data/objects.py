@@ -26,6 +26,8 @@ _BEYOND = 0.02
 _MAX_OBJECTS = 2_000_000
 _MAX_SIDE = 1 << 20
 _CLASS_NAMES = "classes.txt"
+# The numbers of an outline with four corners.
+_OUTLINE = 8
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,20 @@ class Objects:
 
     ``boxes`` [N, 4] are left, top, right and bottom as fractions of the picture, ``classes`` [N]
     whole numbers from 0, ``crowds`` [N] whether a box holds many objects. ``size`` is the width and
-    height of the picture [pixels]; None if the labels do not say it.
+    height of the picture [pixels]; None if the labels do not say it. ``corners`` [N, 4, 2] are those
+    of oriented boxes, as fractions too; of the upright boxes where labels have no other. ``places``
+    say where each object is in the labels.
     """
 
     labels: str
     boxes: np.ndarray[Any, Any]
     classes: np.ndarray[Any, Any]
     crowds: np.ndarray[Any, Any]
+    corners: np.ndarray[Any, Any]
+    places: tuple[str, ...]
     size: tuple[int, int] | None = None
 
-    def truth(self, view: View) -> dict[str, np.ndarray[Any, Any]]:
+    def truth(self, view: View) -> dict[str, Any]:
         """Return the objects as the metric takes them: boxes [N, 4] in pixels of the model's input.
 
         Objects outside it, such as those that were cropped, are left out.
@@ -88,7 +94,14 @@ class Objects:
         boxes = boxes + np.tile([place.left, place.top], 2)
         boxes = boxes.clip(0, np.tile([view.width, view.height], 2)).astype(np.float32)
         kept = (boxes[:, 2] > boxes[:, 0]) & (boxes[:, 3] > boxes[:, 1])
-        return {"boxes": boxes[kept], "classes": self.classes[kept], "crowds": self.crowds[kept]}
+        corners = self.corners * [place.width, place.height] + [place.left, place.top]
+        return {
+            "boxes": boxes[kept],
+            "classes": self.classes[kept],
+            "crowds": self.crowds[kept],
+            "corners": corners[kept].astype(np.float32),
+            "places": [place for place, is_kept in zip(self.places, kept, strict=True) if is_kept],
+        }
 
 
 @dataclass(frozen=True)
@@ -113,7 +126,7 @@ def read_coco(path: Path, content: Mapping[str, Any]) -> dict[str, Objects]:
     pictures = {p["id"]: p for p in _rows(content, "images", ("id", "file_name"))}
     order = sorted(c["id"] for c in _rows(content, "categories", ("id",)))
     numbers = {name: number for number, name in enumerate(order)}
-    rows: dict[Any, list[tuple[list[float], int, bool]]] = {name: [] for name in pictures}
+    rows: dict[Any, list[_Row]] = {name: [] for name in pictures}
     for number, row in enumerate(_rows(content, "annotations", ("image_id", "category_id", "bbox"))):
         if row["image_id"] not in rows:
             raise ValueError(f"annotation {number} names the image {row['image_id']!r}: none has it")
@@ -121,7 +134,8 @@ def read_coco(path: Path, content: Mapping[str, Any]) -> dict[str, Objects]:
             raise ValueError(f"annotation {number} names the category {row['category_id']!r}")
         size = _size_of(pictures[row["image_id"]])
         box = _fractions(row["bbox"], size, f"annotation {number}")
-        rows[row["image_id"]].append((box, numbers[row["category_id"]], bool(row.get("iscrowd"))))
+        crowd, where = bool(row.get("iscrowd")), f"{path.name}, annotation {number}"
+        rows[row["image_id"]].append((box, numbers[row["category_id"]], crowd, _corners(box), where))
     return {
         str(picture["file_name"]): _objects(
             f"{path.name}, {picture['file_name']}", rows[name], _size_of(picture)
@@ -173,12 +187,23 @@ def _inside(box: list[float], what: str) -> list[float]:
     return [min(max(side, 0.0), 1.0) for side in box]
 
 
-def _objects(labels: str, rows: list[tuple[list[float], int, bool]], size: tuple[int, int] | None) -> Objects:
+# Box, class, crowd, corners and place of an object.
+_Row = tuple[list[float], int, bool, list[float], str]
+
+
+def _corners(box: list[float]) -> list[float]:
+    left, top, right, bottom = box
+    return [left, top, right, top, right, bottom, left, bottom]
+
+
+def _objects(labels: str, rows: list[_Row], size: tuple[int, int] | None) -> Objects:
     return Objects(
         labels,
-        np.array([box for box, _, _ in rows], np.float64).reshape(-1, 4),
-        np.array([number for _, number, _ in rows], np.int64),
-        np.array([crowd for _, _, crowd in rows], bool),
+        np.array([row[0] for row in rows], np.float64).reshape(-1, 4),
+        np.array([row[1] for row in rows], np.int64),
+        np.array([row[2] for row in rows], bool),
+        np.array([row[3] for row in rows], np.float64).reshape(-1, 4, 2),
+        tuple(row[4] for row in rows),
         size,
     )
 
@@ -212,8 +237,8 @@ def _yolo(file: Path) -> Objects:
     return _objects(file.name, rows, None)
 
 
-def _row(words: list[str], what: str) -> tuple[list[float], int, bool]:
-    """Return box and class of a line of YOLO: class, centre and size, or class and outline."""
+def _row(words: list[str], what: str) -> _Row:
+    """Return the object of a line of YOLO: class, centre and size, or class and outline."""
     try:
         number, *values = (float(word) for word in words)
     except ValueError:
@@ -227,7 +252,8 @@ def _row(words: list[str], what: str) -> tuple[list[float], int, bool]:
         box = [min(values[::2]), min(values[1::2]), max(values[::2]), max(values[1::2])]
     else:
         raise ValueError(f"{what} has {len(words)} numbers: a box needs five, class first")
-    return _inside(box, what), int(number), False
+    box = _inside(box, what)
+    return box, int(number), False, values if len(values) == _OUTLINE else _corners(box), what
 
 
 def _unlike(labels: str, size: tuple[int, int], actual: str) -> WorkbenchError:

@@ -171,7 +171,7 @@ class _Verification:
             self._compare_models(at, sample, integers[at], steps, counts=counts)
         for call, at in self._compiled.compare(self._program.calls, first, executing.result()):
             self._tosa.settle(call, at)
-        self._compare_whole(first)
+        self._compare_whole(first, samples[0].carried)
 
     def _execute(self, samples: Sequence[Sample], given: Sequence[Tensors], first: int) -> ExecutedCalls:
         """Execute the whole compiled program; one with state for the first sample only."""
@@ -211,11 +211,17 @@ class _Verification:
             self._tosa.settled(at)
             self._confirmed = max(self._confirmed, most)
 
-    def _compare_whole(self, first: int) -> None:
-        """Compare what the whole compiled program gave with the integer program."""
+    def _compare_whole(self, first: int, carried: int) -> None:
+        """Compare what the whole compiled program gave with the integer program.
+
+        Args:
+            first: The first sample.
+            carried: How many of the last outputs are inputs of the next step, and not compared.
+        """
         executed = self._whole.outputs
         for at, values in enumerate(executed.outputs[first:], first):
-            expected, reals = self._integers[at], self._tally.reals(values)
+            expected = self._integers[at]
+            reals = self._tally.reals(values[: len(values) - carried])
             if len(reals) != len(expected):
                 executed.refused = (
                     f"The executed program has {len(reals)} outputs, {len(expected)} are expected."
@@ -306,7 +312,7 @@ class _FloatModel:
         self._variation.add(outputs, integer)
         if counts:
             self._evaluated += 1
-            self._parts.add(outputs, integer)
+            self._parts.add(sample.index, outputs, integer)
             for sums, reference, b in zip(self._outputs, outputs, integer, strict=True):
                 sums.add(reference, b)
         if self.text is not None:

@@ -74,18 +74,37 @@ class Accumulator:
 class TensorSums:
     """Sums of one tensor: against the float model, and against its operation alone in float.
 
-    ``added`` is None where the operation is not computed alone, see ``FloatOperations``.
+    ``added`` is None where the operation is not computed alone, see ``FloatOperations``. ``low`` and
+    ``high`` are the extremes of the float model, infinite without a finite value.
     """
 
     total: Accumulator = field(default_factory=Accumulator)
     added: Accumulator | None = None
+    low: float = math.inf
+    high: float = -math.inf
+    elements: int = 0
+    zeros: int = 0
 
     def add(self, reference: torch.Tensor, value: torch.Tensor, alone: torch.Tensor | None) -> None:
         """Add the float, the quantized and the operation's own float value of one sample."""
         self.total.add(reference, value)
+        self.elements += reference.numel()
+        self.zeros += reference.numel() - int(torch.count_nonzero(reference))
+        if reference.numel():
+            low, high = (float(end) for end in torch.aminmax(reference.detach()))
+            if math.isfinite(low) and math.isfinite(high):
+                self.low, self.high = min(self.low, low), max(self.high, high)
         if alone is not None and alone.shape == value.shape:
             self.added = self.added or Accumulator()
             self.added.add(alone, value)
+
+    def of_values(self) -> dict[str, float]:
+        """Return minimum, maximum, root mean square and share of 0 of the float model, if known."""
+        if not self.low <= self.high:
+            return {}
+        rms = math.sqrt(self.total.signal / self.elements)
+        zeros = self.zeros / self.elements
+        return {"minimum": self.low, "maximum": self.high, "rms": rms, "zeros": zeros}
 
 
 # The largest element of a vector is a class where it exceeds the second by this share of what the

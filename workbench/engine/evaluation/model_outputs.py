@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from workbench.engine.evaluation.dependence import Variation
-from workbench.engine.evaluation.measures import OutputAccumulator
+from workbench.engine.evaluation.measures import Accumulator, OutputAccumulator
 from workbench.engine.fx.modules import source_line
 from workbench.engine.fx.output_factors import joining_edges
 from workbench.engine.fx.output_parts import OutputOrigin, OutputPiece, in_order
@@ -377,6 +377,9 @@ def model_outputs(context: StageContext) -> ModelOutputs:
     return ModelOutputs(context.result("export", ExportResult))
 
 
+_WORST_SAMPLES = 3
+
+
 class PartTally:
     """Compares a program with the float model at the parts of its outputs, over samples."""
 
@@ -388,9 +391,10 @@ class PartTally:
         self._seen = 0
         self._low = [math.inf for _ in outputs.names]
         self._high = [-math.inf for _ in outputs.names]
+        self._samples: list[list[tuple[float, int]]] = [[] for _ in outputs.names]
 
-    def add(self, floats: Sequence[torch.Tensor], program: Sequence[torch.Tensor]) -> None:
-        """Add the outputs of both for one sample, as the model returns them."""
+    def add(self, sample: int, floats: Sequence[torch.Tensor], program: Sequence[torch.Tensor]) -> None:
+        """Add the outputs of both for the sample of a number, as the model returns them."""
         if not self._sums:
             return
         wanted, given = self._outputs.parts(floats), self._outputs.parts(program)
@@ -398,6 +402,10 @@ class PartTally:
         self._seen = len(wanted)
         for index, (a, b) in enumerate(zip(wanted, given, strict=True)):
             self._sums[index].add(a, b)
+            own = Accumulator()
+            own.add(a, b)
+            decibels = own.output("").decibels
+            self._samples[index] = sorted([*self._samples[index], (decibels, sample)])[:_WORST_SAMPLES]
             if a.numel():
                 self._low[index] = min(self._low[index], float(a.min()))
                 self._high[index] = max(self._high[index], float(a.max()))
@@ -413,6 +421,7 @@ class PartTally:
                 maximum=_finite(self._high[index]),
                 constant=index in constant,
                 shared=self._outputs.is_shared(output),
+                worst_samples=tuple(s for db, s in self._samples[index] if db < math.inf),
             )
             for index, (output, name) in enumerate(self._outputs.names[: self._seen])
         )

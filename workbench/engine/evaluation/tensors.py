@@ -111,6 +111,7 @@ class TensorComparison:
         self._nodes = {
             name: node for name, node in nodes_by_name(prepared).items() if name in names and _compared(node)
         }
+        self._steps = {name: _step(names[name]) for name in self._nodes}
         self._met: set[str] = set()
         self._stands_for = {seen_as(name, names[name]): name for name in self._nodes}
         self._sums = {name: TensorSums() for name in self._nodes}
@@ -180,6 +181,8 @@ class TensorComparison:
                 error_share=shares.get(name),
                 added_sqnr_db=added.sqnr_db if added is not None else None,
                 added_share=added_shares.get(name),
+                step=self._steps[name],
+                **self._sums[name].of_values(),
             )
 
 
@@ -278,6 +281,15 @@ def visible(node: torch.fx.Node) -> torch.fx.Node:
                 if "dequantize_per" in str(behind.target):
                     return behind
     return node
+
+
+def _step(node: torch.fx.Node) -> float | None:
+    """Return the step of the static grid that a value is rounded to; None without one."""
+    quantize = visible(node).args[0] if visible(node) is not node else None
+    if not isinstance(quantize, torch.fx.Node) or "quantize_per_tensor" not in str(quantize.target):
+        return None
+    scale = quantize.args[1]
+    return float(scale) if isinstance(scale, int | float) else None
 
 
 def seen_as(name: str, node: torch.fx.Node) -> str:

@@ -42,25 +42,47 @@ def with_functional_writes(program: torch.export.ExportedProgram) -> torch.expor
     Raises:
         WriteNotSupportedError: a write has no functional form.
     """
-    if any(_needed(part, program) for part in _parts(program.graph_module)):
-        return _functional(program)
-    return _with_functional_buffers(program)
+    functional = _with_functional_buffers(program)
+    if functional is not None:
+        return functional
+    is_needed = any(_needed(part, program) for part in _parts(program.graph_module))
+    return _functional(program) if is_needed else program
 
 
-def _with_functional_buffers(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+def _with_functional_buffers(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram | None:
     """Return a program that returns the new values of its buffers and writes them at its end.
 
     ExecuTorch's export of language models does the same (1.5.1,
     ``extension/llm/export/builder.py``): Arm's quantizer has no patterns for operators that mutate
-    a buffer. A program without mutations is returned unchanged.
+    a buffer. Its writes into other tensors become new values too, and transposes that undo each
+    other are left out, as there. None for a program without mutations.
     """
     names = program.graph_signature.inputs_to_buffers
     if not any(_writes_buffer(node, names) for node in program.graph.nodes):
-        return program
+        return None
     functional = program.run_decompositions({})
     if any(node.target in _LEFT for node in functional.graph.nodes):
         return _functional(program)
-    return functional if functional.graph_signature.buffers_to_mutate else program
+    if not functional.graph_signature.buffers_to_mutate:
+        return None
+    _leave_out_transposes(functional.graph_module)
+    return functional
+
+
+def _leave_out_transposes(module: fx.GraphModule) -> None:
+    """Read what a pair of transposes gives that undo each other before the first one."""
+    for node in module.graph.find_nodes(op="call_function", target=_ATEN.transpose.int):
+        before = node.args[0]
+        is_pair = before.target is _ATEN.transpose.int and _axes(before) == _axes(node)
+        if is_pair and all(user.op != "output" for user in node.users):
+            node.replace_all_uses_with(before.args[0])
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+def _axes(transpose: fx.Node) -> set[int]:
+    rank = transpose.meta["val"].dim()
+    return {int(str(axis)) % rank for axis in transpose.args[1:3]}
 
 
 # What torch leaves of assignments to parts, and of batch norms, which are then not folded.

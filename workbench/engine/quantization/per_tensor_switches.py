@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +18,7 @@ from workbench.engine.fx import programs
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from workbench.engine.data import Sample
 
@@ -26,6 +27,7 @@ Values = dict[fx.Node, Any]
 _NOTHING: Mapping[str, torch.Tensor] = MappingProxyType({})
 
 _PER_TENSOR = torch.ops.quantized_decomposed.quantize_per_tensor.default
+_PER_CHANNEL = torch.ops.quantized_decomposed.quantize_per_channel.default
 _EXACT = 2**20
 
 
@@ -72,6 +74,7 @@ class SwitchedProgram:
         self.writes = {buffer: named[name] for buffer, name in written.items()}
         self.switches = frozenset(n for n in self.nodes if is_node_of(n, "dequantize"))
         self._constants: Values = {}
+        self._with_one_scale: Values = {}
         self._find_constants()
         self._followers = {node: list(node.users) for node in self.nodes}
 
@@ -131,6 +134,40 @@ class SwitchedProgram:
             elif node.op == "get_attr" and node.target in kept:
                 values[node] = kept[str(node.target)]
         return values
+
+    @contextmanager
+    def one_scale(self, weights: Collection[fx.Node]) -> Iterator[None]:
+        """Quantize some of ``channel_weights`` with one scale for each tensor in the block."""
+        former = self._constants
+        for node in set(weights) - self._with_one_scale.keys():
+            self._with_one_scale[node] = self._coarser(node)
+        self._constants = former | {node: self._with_one_scale[node] for node in weights}
+        try:
+            yield
+        finally:
+            self._constants = former
+
+    def channel_weights(self) -> frozenset[fx.Node]:
+        """Return the switches of weights and biases with a scale for each of several channels."""
+        return frozenset(node for node in self._constants if len(self._channel_scales(node)) > 1)
+
+    def _channel_scales(self, switch: fx.Node) -> torch.Tensor:
+        quantize = switch.args[0]
+        if not isinstance(quantize, fx.Node) or quantize.target is not _PER_CHANNEL:
+            return torch.ones(1)
+        assert isinstance(quantize.args[1], fx.Node)
+        scales: torch.Tensor = operator.attrgetter(str(quantize.args[1].target))(self.module)
+        return scales
+
+    def _coarser(self, switch: fx.Node) -> torch.Tensor:
+        """Return a weight or bias rounded with the scale of its largest channel."""
+        quantize = switch.args[0]
+        assert isinstance(quantize, fx.Node)
+        assert isinstance(quantize.args[0], fx.Node)
+        weight: torch.Tensor = operator.attrgetter(str(quantize.args[0].target))(self.module)
+        low, high = (int(str(end)) for end in quantize.args[4:6])
+        scale = float(self._channel_scales(switch).max())
+        return torch.round(weight.detach() * (1.0 / scale)).clamp(low, high) * scale
 
     def is_constant(self, node: fx.Node) -> bool:
         """Return whether a node is an attribute that the program does not mutate."""

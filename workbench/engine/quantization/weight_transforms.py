@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,19 +40,90 @@ _BENDS = {
     "tanh": "tanh",
 }
 _ROUNDS = 20
+_LINEAR = 2
 _CLOSE = 1e-4
 # A channel that is all zero on one side is skipped.
 _LEAST = 1e-8
 
 
+@dataclass(frozen=True)
+class Joint:
+    """A layer whose output channels other layers read, from a channel of their input on.
+
+    ``readers`` are those layers, each with that channel: it is not 0 where a cat joins the output
+    with others.
+    """
+
+    first: Layer
+    readers: tuple[tuple[Layer, int], ...]
+
+
 def equalize(module: fx.GraphModule) -> int:
-    """Equalise all pairs of layers in place; return the number of pairs."""
-    every = pairs(module)
+    """Equalise all layers with those that read them in place; return the number of pairs.
+
+    Source: Nagel et al. 2019, Data-Free Quantization Through Weight Equalization and Bias
+    Correction, eq. 11.
+    """
+    every = [Joint(first, ((second, 0),)) for first, second in pairs(module)] + joints(module)
     for _ in range(_ROUNDS):
-        moved = [_equalize_pair(*pair) for pair in every]
+        moved = [_equalize_joint(joint) for joint in every]
         if max(moved, default=0.0) < _CLOSE:
             break
-    return len(every)
+    return sum(len(joint.readers) for joint in every)
+
+
+def joints(module: fx.GraphModule) -> list[Joint]:
+    """Return the layers whose output a cat joins with others for layers that a scale reaches."""
+    all_layers = list(layers(module))
+    by_input: dict[fx.Node, list[Layer]] = {}
+    for layer in all_layers:
+        by_input.setdefault(layer.node.all_input_nodes[0], []).append(layer)
+    result = []
+    for first in all_layers:
+        end = first.end
+        while len(end.users) == 1 and next(iter(end.users)).target in _COMMUTE:
+            end = next(iter(end.users))
+        join = next(iter(end.users), None)
+        if len(end.users) != 1 or join is None or join.target is not _ATEN.cat.default:
+            continue
+        start = _start(join, end, first)
+        readers = _readers(join, by_input) if start is not None else []
+        if start is not None and readers and all(_reads(first, r, join) for r in readers):
+            result.append(Joint(first, tuple((reader, start) for reader in readers)))
+    return result
+
+
+def _start(join: fx.Node, end: fx.Node, first: Layer) -> int | None:
+    """Return the first channel of a value in a cat of channels; None where it is no such cat."""
+    parts, dim = join.args[0], join.args[1] if len(join.args) > 1 else 0
+    assert isinstance(parts, list | tuple)
+    rank = end.meta["val"].dim()
+    axis = rank - 1 if first.weight.dim() == _LINEAR else rank - first.weight.dim() + 1
+    if parts.count(end) != 1 or int(str(dim)) % rank != axis:
+        return None
+    return sum(int(part.meta["val"].shape[axis]) for part in parts[: parts.index(end)])
+
+
+def _readers(value: fx.Node, by_input: dict[fx.Node, list[Layer]]) -> list[Layer]:
+    """Return the layers that read a value; none where something else does, too."""
+    readers: list[Layer] = []
+    for user in value.users:
+        if user.target in _COMMUTE:
+            behind = _readers(user, by_input)
+        else:
+            behind = [layer for layer in by_input.get(value, []) if layer.node is user]
+        if not behind:
+            return []
+        readers += behind
+    return readers
+
+
+def _reads(first: Layer, reader: Layer, join: fx.Node) -> bool:
+    """Return whether the input channels of a layer are those of a cat."""
+    weight = reader.weight
+    axis = -1 if weight.dim() == _LINEAR else 1 - weight.dim()
+    same = weight.dim() == first.weight.dim()
+    return same and reader.groups == 1 and weight.shape[1] == join.meta["val"].shape[axis]
 
 
 def pairs(module: fx.GraphModule) -> list[tuple[Layer, Layer]]:
@@ -114,19 +186,27 @@ def _fit(first: Layer, second: Layer) -> bool:
     return second.groups == channels
 
 
-def _equalize_pair(first: Layer, second: Layer) -> float:
-    """Scale one pair; return the largest change of a channel."""
+def _equalize_joint(joint: Joint) -> float:
+    """Scale one layer and those that read it; return the largest change of a channel."""
+    first, channels = joint.first, joint.first.weight.shape[0]
     ahead = first.weight.flatten(1).abs().amax(1) * first.gain().abs()
-    if second.groups > 1:
-        behind = second.weight.reshape(second.groups, -1).abs().amax(1)
-    else:
-        behind = second.weight.transpose(0, 1).flatten(1).abs().amax(1)
+    behind = torch.stack([_largest(reader, start, channels) for reader, start in joint.readers]).amax(0)
     factors = torch.sqrt(behind / ahead)
     is_plain = (ahead > _LEAST) & (behind > _LEAST)
     factors = torch.where(is_plain, factors, torch.ones_like(factors))
     first.scale_outputs(factors)
-    second.scale_inputs(1.0 / factors)
+    for reader, start in joint.readers:
+        inverse = torch.ones(max(reader.weight.shape[1] * reader.groups, channels))
+        inverse[start : start + channels] = 1.0 / factors
+        reader.scale_inputs(inverse)
     return float((factors - 1.0).abs().max())
+
+
+def _largest(reader: Layer, start: int, channels: int) -> torch.Tensor:
+    """Return the largest magnitude of a layer's weights for each of some input channels."""
+    if reader.groups > 1:
+        return reader.weight.reshape(reader.groups, -1).abs().amax(1)
+    return reader.weight.transpose(0, 1).flatten(1).abs().amax(1)[start : start + channels]
 
 
 _LAYER_NORM = torch.ops.aten.layer_norm.default

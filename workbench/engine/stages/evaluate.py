@@ -186,7 +186,7 @@ class _Tally:
     def add(self, floats: list[torch.Tensor], quantized: list[torch.Tensor], sample: Sample) -> None:
         """Add the outputs of both programs for a sample."""
         floats, quantized = self.returned.joined(floats), self.returned.joined(quantized)
-        self.parts.add(floats, quantized)
+        self.parts.add(sample.index, floats, quantized)
         self.worst.add(sample, floats, quantized)
         if not self.sums:
             self.sums = [OutputAccumulator() for _ in floats]

@@ -50,6 +50,7 @@ _ORDER_SAMPLES = 8
 _CONSTRAINTS = "constraints"
 _POLL_S = 0.2
 _PER_TENSOR = "a8w8-per-tensor"
+_KEPT_PER_CHANNEL = (0.0, 0.25, 0.5)
 # Optuna's parameter for the weight transforms.
 _TRANSFORMS = "weight transforms"
 
@@ -227,9 +228,9 @@ class _Search:
     def _staircase(self) -> list[dict[str, str]]:
         """Return configurations that change one thing after the other.
 
-        First the weight transforms, then every layer alone with fewer channels, which gives the
-        cycles of each step, then one layer after the other, the last first, then the modules in a
-        better precision, the worst first.
+        First the weight transforms, then one scale for each weight, then every layer alone with
+        fewer channels, which gives the cycles of each step, then one layer after the other, the
+        last first, then the modules in a better precision, the worst first.
         """
         better = "a16w8" if "a16w8" in self._choices else "float"
         widths = {_param(name): [*map(str, w)] for name, w in self._found.widths.items()}
@@ -237,7 +238,7 @@ class _Search:
         plain = {name: kind[0] for name, kind in _kinds(self._found, self._choices).items()}
         steps = [dict(plain), *(plain | {_TRANSFORMS: name} for name in transforms[1:])]
         if _PER_TENSOR in self._choices:
-            steps.append(plain | {unit.name: _PER_TENSOR for unit in self._found.units})
+            steps += self._with_fewer_scales(plain)
         steps += [{**plain, name: numbers[1]} for name, numbers in widths.items()]
         narrow = dict(plain)
         for index in range(1, max(map(len, widths.values()), default=0)):
@@ -248,6 +249,15 @@ class _Search:
             plain[unit.name] = better
             steps.append(dict(plain))
         return steps[: max(2, self._found.total // 2 + 2 * len(widths) + len(transforms))]
+
+    def _with_fewer_scales(self, plain: dict[str, str]) -> list[dict[str, str]]:
+        """Return configurations with one scale for each weight: of all modules, then of fewer.
+
+        The most sensitive quarter, then half, of the modules keeps a scale for each channel.
+        """
+        units = self._found.units
+        kept = dict.fromkeys(round(len(units) * share) for share in _KEPT_PER_CHANNEL)
+        return [plain | {unit.name: _PER_TENSOR for unit in units[count:]} for count in kept]
 
     def _tell_former(self, study: optuna.Study, candidate: Candidate) -> None:
         figures = candidate.figures
@@ -355,6 +365,7 @@ class _Search:
             accuracy_name=run.accuracy_name if run else "",
             cycles=run.cost.cycles if run and run.cost else None,
             sram_bytes=run.cost.sram_bytes if run and run.cost else None,
+            flash_bytes=run.cost.flash_bytes if run and run.cost else None,
             cpu_nodes=run.cost.cpu_nodes if run and run.cost else None,
             cpu_cycles=run.cost.cpu_cycles if run and run.cost else 0,
             problem=problem,

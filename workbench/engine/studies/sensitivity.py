@@ -103,6 +103,7 @@ class _Measured:
             update = {
                 "only": unit.only.plus(self._noise(alone)),
                 "without": unit.without.plus(self._noise(spared)),
+                "per_tensor": self._with_one_scale(index, unit),
             }
             units.append(unit.model_copy(update=update))
         whole = self._noise(steps.outputs(self._quantized))
@@ -117,6 +118,15 @@ class _Measured:
                 "units": tuple(units),
             }
         )
+
+    def _with_one_scale(self, index: int, unit: UnitSensitivity) -> Noise | None:
+        """Return the noise of the quantized model with one scale for each weight of a unit."""
+        program, weights = self._switching.program, self._switching.weights(index)
+        if not weights:
+            return None
+        with program.one_scale(weights):
+            outputs = self._steps.rerun(("per tensor", index), self._quantized, weights, program.switches)
+        return (unit.per_tensor or Noise()).plus(self._noise(outputs))
 
     def _noise(self, outputs: list[torch.Tensor]) -> Noise:
         signal = noise = 0.0

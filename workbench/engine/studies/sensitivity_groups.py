@@ -68,6 +68,10 @@ class Switching:
             )
         )
 
+    def weights(self, index: int) -> frozenset[fx.Node]:
+        """Return the switches of a unit's weights that have a scale for each channel."""
+        return self.inside(index) & self.program.channel_weights()
+
     def _touched(self, members: list[fx.Node]) -> bool:
         inside = set(members)
         return any(inside & set(switch.users) for switch in self.program.switches)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 from torchao.quantization.pt2e.observer import PartialWrapper
-from torchao.quantization.pt2e.quantizer import QuantizationSpec
+from torchao.quantization.pt2e.quantizer import QuantizationSpec, SharedQuantizationSpec
 
 # The least step of a constant factor, by the number of values of its grid.
 _LEAST_STEPS = {256: 2.0**-32, 65536: 2.0**-40}
@@ -148,9 +148,7 @@ def fine_steps(annotated: fx.GraphModule) -> list[str]:
 def _weighted(annotated: fx.GraphModule) -> Iterator[tuple[fx.Node, Any]]:
     for node in annotated.graph.nodes:
         note = node.meta.get("quantization_annotation")
-        schema = getattr(node.target, "_schema", None)
-        name = schema.name.rpartition("::")[2] if schema is not None else ""
-        if note is not None and name in _WEIGHTED:
+        if note is not None and _operator(node) in _WEIGHTED:
             yield node, note
 
 
@@ -228,3 +226,82 @@ def _qparams_with_room(
     finally:
         observer.eps = least
     return step, zero
+
+
+_CLAMPS_AT_ZERO = ("relu", "relu_", "hardtanh", "hardtanh_")
+
+
+def relus_with_layers(annotated: fx.GraphModule) -> list[str]:
+    """Round a layer and its ReLU once where their rules differ.
+
+    Fault: A convolution or linear and the ReLU after it are rounded once, after the ReLU, where one
+        rule covers both. Where a rule covers only the layer, its output is rounded before the ReLU
+        too, on a grid that the ReLU has to share: half of it is for negative values.
+    Instead: The layer's output is rounded after the ReLU, on the grid of its positive values.
+    Right because: It is what one rule for both does: the layer's activations have that grid's type
+        and scheme. The ReLU has no precision of its own, and nothing else reads the layer.
+    Network: relu(conv(x)) with per-tensor weights for the module of the convolution in a8w8
+    Tools: executorch 1.5.1, torchao 0.18.0
+    """
+    joined = list[str]()
+    for node in annotated.graph.nodes:
+        layer = node.args[0] if _is_clamp_at_zero(node) else None
+        if not isinstance(layer, fx.Node) or len(layer.users) > 1 or not _is_layer_end(layer):
+            continue
+        note, before = (n.meta.get("quantization_annotation") for n in (node, layer))
+        if note is None or before is None or note.output_qspec is None or layer not in note.input_qspec_map:
+            continue
+        own, shared = before.output_qspec, note.input_qspec_map[layer]
+        grid = _grid_of(shared)
+        if type(own) is not QuantizationSpec or own.qscheme is not torch.per_tensor_affine:
+            continue
+        if type(grid) is QuantizationSpec and (grid.dtype, grid.qscheme) == (own.dtype, own.qscheme):
+            before.output_qspec = None
+            del note.input_qspec_map[layer]
+            if shared is grid:
+                note.output_qspec = grid
+                _share_with(annotated, node, (layer, node))
+            joined.append(node.name)
+    return joined
+
+
+def _is_clamp_at_zero(node: fx.Node) -> bool:
+    name = _operator(node)
+    return name in _CLAMPS_AT_ZERO and (name.startswith("relu") or node.args[1:2] in {(0,), (0.0,)})
+
+
+def _is_layer_end(node: fx.Node) -> bool:
+    """Return whether a node is a layer, or the batch norm that only it has."""
+    if _operator(node) == "batch_norm" and isinstance(node.args[0], fx.Node):
+        layer = node.args[0]
+        return len(layer.users) == 1 and _operator(layer) in _WEIGHTED
+    return _operator(node) in _WEIGHTED
+
+
+def _operator(node: fx.Node) -> str:
+    schema = getattr(node.target, "_schema", None)
+    return schema.name.rpartition("::")[2] if schema is not None else ""
+
+
+def _grid_of(spec: Any) -> Any:
+    """Return the spec that a shared one stands for; others as they are."""
+    if not isinstance(spec, SharedQuantizationSpec):
+        return spec
+    if isinstance(spec.edge_or_node, fx.Node):
+        return spec.edge_or_node.meta["quantization_annotation"].output_qspec
+    source, reader = spec.edge_or_node
+    return reader.meta["quantization_annotation"].input_qspec_map.get(source)
+
+
+def _share_with(annotated: fx.GraphModule, node: fx.Node, edge: tuple[fx.Node, fx.Node]) -> None:
+    """Let what shares the grid of an edge share that of a node's output."""
+    for other in annotated.graph.nodes:
+        note = other.meta.get("quantization_annotation")
+        if note is None or other is node:
+            continue
+        is_shared = isinstance(note.output_qspec, SharedQuantizationSpec)
+        if is_shared and note.output_qspec.edge_or_node == edge:
+            note.output_qspec = SharedQuantizationSpec(node)
+        for source, spec in note.input_qspec_map.items():
+            if isinstance(spec, SharedQuantizationSpec) and spec.edge_or_node == edge:
+                note.input_qspec_map[source] = SharedQuantizationSpec(node)

@@ -42,9 +42,9 @@ def invalid(where: str, what: str) -> WorkbenchError:
     """Return the error for a decoder's result."""
     return failure(
         f"The decoder{f' at {where}' if where else ''} {what}.",
-        "For detection it returns boxes [N, 4] (left, top, right, bottom in pixels of the input), "
-        "scores [N] and classes [N]; for segmentation classes or scores of each pixel; for key "
-        "points [K, 2].",
+        "For detection it returns boxes [N, 4] (left, top, right, bottom in pixels of the input) or "
+        "[N, 5] (centre, size, angle), scores [N] and classes [N]; for segmentation classes or scores "
+        "of each pixel; for key points [K, 2].",
         Place(kind="option", id="evaluation.decode"),
         code="decoded-invalid",
     )
