@@ -258,15 +258,15 @@ def _lost(fit: Fit, demand: Demand) -> str:
 def _remedies(fit: Fit, choice: TargetChoice) -> tuple[str, ...]:
     """Return what makes smaller that which has no room, the settings that are open first."""
     lost = {demand.what for demand in fit.homeless}
-    said: list[str] = []
+    steps: list[str] = []
     if "scratch pool" in lost and choice.options.get("optimise") != "Size":
-        said.append("Compile for size: workbench target PROJECT optimise=Size.")
+        steps.append("Compile for size: workbench target PROJECT optimise=Size.")
     if "method pool" in lost and not choice.options.get("integer_io"):
-        said.append("Use integer inputs and outputs: workbench target PROJECT integer_io=true.")
-    if lost & {"scratch pool", "method pool"} and not said:
-        said.append("Give the network smaller inputs, or choose a board with more SRAM: workbench boards.")
+        steps.append("Use integer inputs and outputs: workbench target PROJECT integer_io=true.")
+    if lost & {"scratch pool", "method pool"} and not steps:
+        steps.append("Give the network smaller inputs, or choose a board with more SRAM: workbench boards.")
     if lost & {"program", "weights", "firmware"}:
-        said.append("Remove channels: workbench compress PROJECT.")
+        steps.append("Remove channels: workbench compress PROJECT.")
     if "NPU cache" in lost:
-        said.append("Choose a memory mode with a smaller cache: workbench target PROJECT lists them.")
-    return tuple(said)
+        steps.append("Choose a memory mode with a smaller cache: workbench target PROJECT lists them.")
+    return tuple(steps)
