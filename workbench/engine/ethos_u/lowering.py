@@ -35,6 +35,7 @@ from workbench.engine.ethos_u.refusals import (
     refuse_control_flow,
     refuse_custom,
     refuse_unwritable,
+    too_many_inputs,
     vela_left,
     vela_refused,
 )
@@ -181,7 +182,8 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
     except SystemExit as error:
         raise vela_left(error) from error
     except RuntimeError as error:
-        raise WorkbenchError([*forecasts, *vela_refused(error).infos]) from error
+        refused = too_many_inputs(context.live("convert").program.graph_module) or vela_refused(error).infos
+        raise WorkbenchError([*forecasts, *refused]) from error
     except (WorkbenchError, OSError):
         raise
     except Exception as error:
