@@ -1,4 +1,4 @@
-"""Layers with more inputs than the NPU counts, and what their remedies give."""
+"""Limits of inputs and of SRAM, and what their remedies give."""
 
 import pytest
 
@@ -23,6 +23,34 @@ def more():
 def parts():
     return Parts(), (torch.randn(1, 65537),)
 """
+
+
+MAP = """
+import torch
+from torch import nn
+def net():
+    return nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1), nn.ReLU()), (torch.randn(1, 3, SIDE, SIDE),)
+"""
+
+
+def limited(engine, side):
+    """Return the warnings and the SRAM of a map of so many rows with a limit of 60,000 bytes."""
+    (engine.folder / f"map{side}.py").write_text(MAP.replace("SIDE", str(side)))
+    made = project(f"map{side}.py:net")
+    options = {**made.target.options, "arena_cache_bytes": 60_000}
+    made = edits.set_target(made, made.target.model_copy(update={"options": options}))
+    assert engine.run(made, "lower") == "done", engine.failure
+    lowered = engine.result(made, "lower")
+    return lowered.warnings, max(report.sram_bytes for report in lowered.vela)
+
+
+def test_that_more_sram_than_the_limit_is_told_and_smaller_inputs_keep_it(engine):
+    (warning,), needed = limited(engine, 128)
+    assert needed > 60_000
+    assert f"{needed / 1024:,.1f} KiB" in warning
+    warnings, needed = limited(engine, 32)
+    assert needed <= 60_000
+    assert warnings == ()
 
 
 @pytest.fixture(scope="module")
