@@ -477,3 +477,18 @@ def least():
 def of_the_batch():
     norm = nn.BatchNorm2d(4, track_running_stats=False)
     return nn.Sequential(nn.Conv2d(3, 4, 3), norm).eval(), (torch.randn(1, 3, 8, 8),)
+
+
+class Spectral(nn.Module):
+    """The magnitude of a spectrum before a linear."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(17, 4)
+
+    def forward(self, x):
+        return self.layer(torch.fft.rfft(x).abs())
+
+
+def spectral():
+    return Spectral().eval(), (torch.randn(1, 32),)

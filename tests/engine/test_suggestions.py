@@ -49,6 +49,12 @@ def small(*rules):
             "Assign a8w8 to what no rule covers",
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            project("spectral"),
+            "magnitudes",
+            "Assign a16w8 to fft_rfft and the magnitude behind",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(project("attending", "a16w8"), "int16:1", "Assign a8w8 to 1", marks=pytest.mark.slow),
     ],
 )

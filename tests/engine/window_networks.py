@@ -42,6 +42,20 @@ def tiles_and_back():
     return _made(run, (1, 3, 8, 8))
 
 
+def folds():
+    def run(m, x):
+        return functional.fold(m.layers[0](x), (9, 10), 3, padding=1, stride=2)
+
+    return _made(run, (1, 18, 25), nn.Conv1d(18, 18, 1))
+
+
+def folded_rows():
+    def run(m, x):
+        return functional.fold(m.layers[0](x), (1, 103), (1, 24), stride=(1, 8))
+
+    return _made(run, (2, 24, 10), nn.Conv1d(24, 24, 1))
+
+
 def frames():
     return _made(lambda m, x: m.layers[0](x.unfold(-1, 25, 10)), (1, 1, 256), nn.Linear(25, 8))
 

@@ -9,6 +9,7 @@ from workbench.deploy.boards import Board, MemoryKind, placed, placed_as
 from workbench.project.frozen import Frozen
 from workbench.results import PROGRAM_FILE, WEIGHTS_FILE, LowerResult, load_result
 from workbench.targets.ethos_u.devices import memory_use
+from workbench.text import listed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,12 +58,14 @@ class Fit(Frozen):
     """A program on a board, memory by memory; ``homeless`` items fit no memory.
 
     ``absent`` is the NPU that the program is compiled for, if the board has no such NPU.
+    ``remedies`` are sentences, one for each cause.
     """
 
     board: str
     fillings: tuple[Filling, ...]
     homeless: tuple[Demand, ...] = ()
     absent: str = ""
+    remedies: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -112,7 +115,10 @@ def of_program(opened: OpenProject, program: bytes, beside: int = 0) -> Fit | No
     wanted = demands(choice, (len(program), beside), memory(program), opened.folder)
     npu = board.npu_of(choice.id)
     filled = fit(board, _where_allowed(npu.placement_of(choice) if npu else None, wanted))
-    return filled if npu else filled.model_copy(update={"absent": choice.id})
+    if npu is None:
+        named = f"Compile for a device of the board: workbench boards {opened.project.board} lists them."
+        return filled.model_copy(update={"absent": choice.id, "remedies": (named,)})
+    return filled.model_copy(update={"remedies": _remedies(filled, choice)})
 
 
 def _where_allowed(placement: Placement | None, wanted: list[Demand]) -> list[Demand]:
@@ -221,12 +227,12 @@ def document(fit: Fit) -> dict[str, Any]:
 
 
 def sentence(fit: Fit) -> str:
-    """Return the verdict as a sentence, including unconfirmed sizes."""
+    """Return the verdict, with what would help, or with the sizes that are unconfirmed."""
     if fit.absent:
-        return f"Does not run on {fit.board}: the board has no {fit.absent}."
+        return " ".join((f"Does not run on {fit.board}: the board has no {fit.absent}.", *fit.remedies))
     if not fit.fits:
         lost = "; ".join(_lost(fit, demand) for demand in fit.homeless)
-        return f"Does not fit {fit.board}: {lost}."
+        return " ".join((f"Does not fit {fit.board}: {lost}.", *fit.remedies))
     doubts = ", ".join(fit.doubts)
     if doubts:
         return f"Fits {fit.board} (size from a secondary source: {doubts})."
@@ -234,9 +240,33 @@ def sentence(fit: Fit) -> str:
 
 
 def _lost(fit: Fit, demand: Demand) -> str:
-    frees = [f.free for f in fit.fillings if f.kind in demand.kinds and f.free is not None]
+    needed = f"the {demand.what} needs {demand.bytes / 1024:,.1f} contiguous KiB"
+    rooms = [
+        f"{f.name} has {f.free / 1024:,.1f} of {f.bytes / 1024:,.1f} KiB free"
+        for f in fit.fillings
+        if f.kind in demand.kinds
+        and (not demand.memories or f.name in demand.memories)
+        and f.bytes is not None
+        and f.free is not None
+    ]
+    if rooms:
+        return f"{needed}, and {listed(rooms)}"
     kinds = " or ".join(kind.upper() if kind != "flash" else kind for kind in demand.kinds)
-    return (
-        f"the {demand.what} needs {demand.bytes / 1024:,.1f} contiguous KiB, and no "
-        f"{kinds} has more than {max(frees, default=0) / 1024:,.1f} KiB free"
-    )
+    return f"{needed}, and there is no {kinds}"
+
+
+def _remedies(fit: Fit, choice: TargetChoice) -> tuple[str, ...]:
+    """Return what makes smaller that which has no room, the settings that are open first."""
+    lost = {demand.what for demand in fit.homeless}
+    steps: list[str] = []
+    if "scratch pool" in lost and choice.options.get("optimise") != "Size":
+        steps.append("Compile for size: workbench target PROJECT optimise=Size.")
+    if "method pool" in lost and not choice.options.get("integer_io"):
+        steps.append("Use integer inputs and outputs: workbench target PROJECT integer_io=true.")
+    if lost & {"scratch pool", "method pool"} and not steps:
+        steps.append("Give the network smaller inputs, or choose a board with more SRAM: workbench boards.")
+    if lost & {"program", "weights", "firmware"}:
+        steps.append("Remove channels: workbench compress PROJECT.")
+    if "NPU cache" in lost:
+        steps.append("Choose a memory mode with a smaller cache: workbench target PROJECT lists them.")
+    return tuple(steps)

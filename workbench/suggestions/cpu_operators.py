@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 _EIGHT_BIT = "a8w8"
+_SIXTEEN_BIT = "a16w8"
 _INTEGER_IO = "integer_io"
 
 
@@ -149,6 +150,39 @@ def narrow_to_8_bits(project: Project, left: Left) -> Iterator[Suggestion]:
             "8-bit, except where a stronger rule applies.",
             partial(edits.assign, kind=kind, match=module, config=_EIGHT_BIT),
         )
+
+
+_TRANSFORMS = ("stft", "fft_rfft")
+
+
+def widen_magnitudes(project: Project, left: Left, program: GraphSnapshot) -> Iterator[Suggestion]:
+    """Yield the suggestion of 16 bits for transforms of which only the magnitude is read.
+
+    8 bits do not hold the squares of a spectrum, so that such a transform stays in float on the CPU.
+    """
+    if not is_wanted("plain_operators", project.target.options):
+        return
+    magnitudes = dict[str, list[str]]()
+    for operator in left.operators:
+        origin, effective = operator.origin, operator.effective
+        if origin is None or operator_name(origin.op) not in _TRANSFORMS:
+            continue
+        readers = program.consumers(origin.id)
+        is_kept = effective is None or effective.kept_off or effective.label in {"float", _SIXTEEN_BIT}
+        if not is_kept and readers and all(operator_name(reader.op) == "abs" for reader in readers):
+            magnitudes[origin.id] = [reader.id for reader in readers]
+    if not magnitudes:
+        return
+    names = [name for transform, readers in magnitudes.items() for name in (transform, *readers)]
+    yield _of_config(
+        left,
+        [operator for operator in left.operators if operator.origin and operator.origin.id in names],
+        "magnitudes",
+        f"Assign {_SIXTEEN_BIT} to {listed(list(magnitudes))} and the magnitude behind",
+        "8 bits do not hold the squares of a spectrum. In 16 bits the transform is a product with "
+        "constants on the NPU.",
+        partial(edits.assign_many, kind="node_name", matches=names, config=_SIXTEEN_BIT),
+    )
 
 
 def integer_io(project: Project, left: Left) -> Iterator[Suggestion]:

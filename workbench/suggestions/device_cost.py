@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from workbench.graph.labels import operator_name
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
 from workbench.targets.ethos_u.rewrites import KERNELS, REWRITES, STRIDES, TAILS
-from workbench.text import listed, plural
+from workbench.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -183,16 +183,15 @@ def _is_read(program: GraphSnapshot, node: str) -> bool:
 
 
 def compile_for_size(project: Project, lowered: LowerResult, fit: Fit | None) -> Iterator[Suggestion]:
-    """Yield the suggestion to compile for size if the program does not fit the board's memory."""
+    """Yield the suggestion to compile for size if the scratch pool has no room on the board."""
     options = project.target.options
-    if fit is None or fit.fits or not lowered.vela or options.get("optimise") == "Size":
+    pools = [demand for demand in fit.homeless if demand.what == "scratch pool"] if fit is not None else []
+    if fit is None or not pools or not lowered.vela or options.get("optimise") == "Size":
         return
-    lacking = sum(demand.bytes for demand in fit.homeless)
     yield Suggestion(
         id="optimise_size",
         title="Compile for size",
-        evidence=f"The program does not fit the memory of {fit.board}: "
-        f"{listed([demand.what for demand in fit.homeless])} ({lacking:,} bytes) find no room. "
+        evidence=f"The scratch pool of {pools[0].bytes:,} bytes has no room on {fit.board}. "
         "Vela then takes a schedule with less SRAM, usually with more cycles.",
         expected="Less SRAM, unknown before it is compiled: use Preview.",
         edit=partial(with_option, name="optimise", value="Size"),

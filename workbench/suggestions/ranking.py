@@ -165,6 +165,11 @@ KINDS: tuple[Kind, ...] = (
         lambda m: cpu_operators.narrow_to_8_bits(m.project, m.left),
     ),
     Kind(
+        "magnitudes",
+        "Use 16 bits for a spectrum of which only the magnitude is read",
+        lambda m: cpu_operators.widen_magnitudes(m.project, m.left, m.program),
+    ),
+    Kind(
         "integer_io", "Use integer inputs and outputs", lambda m: cpu_operators.integer_io(m.project, m.left)
     ),
     Kind(

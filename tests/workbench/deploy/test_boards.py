@@ -301,7 +301,24 @@ def test_that_what_fits_and_what_does_not_is_told_per_memory_in_numbers(tmp_path
     found = of_program(OpenProject(project, tmp_path), PROGRAM)
     assert not found.fits
     assert f"the program needs {len(PROGRAM) / 1024:,.1f} contiguous KiB" in sentence(found)
-    assert "and no SRAM or DRAM has more than" in sentence(found) or "no SRAM has" in sentence(found)
+    assert f"flash has {(len(PROGRAM) - 1) / 1024:,.1f} of" in sentence(found)
+
+
+def test_that_what_has_no_room_has_a_remedy_that_is_not_taken_yet(tmp_path):
+    write(tmp_path, ram=1000, flash=1 << 20)
+    project = make_project(board="mine.toml")
+    options = {**project.target.options, "optimise": "Performance", "integer_io": False}
+
+    def remedies(**given):
+        target = TargetChoice(id=project.target.id, options={**options, **given})
+        return of_program(OpenProject(edits.set_target(project, target), tmp_path), PROGRAM).remedies
+
+    assert [r.rpartition("PROJECT ")[2] for r in remedies()] == ["optimise=Size.", "integer_io=true."]
+    assert [r.rpartition("PROJECT ")[2] for r in remedies(optimise="Size")] == ["integer_io=true."]
+    (last,) = remedies(optimise="Size", integer_io=True)
+    assert "smaller inputs" in last
+    write(tmp_path, ram=1 << 20, flash=10)
+    assert "workbench compress" in remedies()[0]
 
 
 def test_that_without_delegates_no_scratch_is_asked_for(tmp_path):

@@ -82,10 +82,18 @@ def test_that_what_finds_no_room_is_named_with_the_room_there_is(board):
     assert [d.what for d in found.homeless] == ["arena"]
     assert not found.fits
     assert sentence(found) == (
-        "Does not fit Small: the arena needs 8.0 contiguous KiB, and no SRAM has more than 5.4 KiB free."
+        "Does not fit Small: the arena needs 8.0 contiguous KiB, and RAM has 5.4 of 64.0 KiB free, "
+        "TCM has 4.0 of 4.0 KiB free."
     )
     both = fit(board, [demand("x", 1 << 20, "sram", "flash")])
-    assert "no SRAM or flash has more than 64.0 KiB free" in sentence(both)
+    assert "flash has 64.0 of 64.0 KiB free" in sentence(both)
+
+
+def test_that_only_memories_that_the_placement_allows_are_named(board):
+    bound = demand("pool", 1 << 20, "sram", "dram").model_copy(update={"memories": ("TCM",)})
+    assert sentence(fit(board, [bound])).endswith("and TCM has 4.0 of 4.0 KiB free.")
+    nowhere = bound.model_copy(update={"memories": ("flash",)})
+    assert sentence(fit(board, [nowhere])).endswith("and there is no SRAM or DRAM.")
 
 
 def choice(device="ethos-u55-128", mode="Shared_Sram"):

@@ -479,9 +479,10 @@ def test_that_the_three_farthest_outliers_are_clipped(monkeypatch):
     assert {suggestion.gain.of_tensors for suggestion in made} == {4}
 
 
-def test_that_compiling_for_size_is_asked_where_something_finds_no_room():
+def test_that_compiling_for_size_is_asked_where_the_scratch_pool_finds_no_room():
     demands = tuple(
-        Demand(what=w, bytes=b, kinds=(), origin="Vela") for w, b in (("arena", 9_000), ("cache", 1_000))
+        Demand(what=w, bytes=b, kinds=(), origin="Vela")
+        for w, b in (("program", 9_000), ("scratch pool", 1_000))
     )
     lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
     misfit = Measurements(fit=Fit(board="small", fillings=(), homeless=demands))
@@ -491,7 +492,10 @@ def test_that_compiling_for_size_is_asked_where_something_finds_no_room():
 
     assert ids(make_project(), misfit) == ["optimise_size"]
     (made,) = suggest(make_project(), lowered, snapshot(), CHAIN, misfit)
-    assert "arena, cache (10,000 bytes)" in made.evidence
+    assert "scratch pool of 1,000 bytes" in made.evidence
+    too_long = Measurements(fit=Fit(board="small", fillings=(), homeless=demands[:1]))
+    assert ids(make_project(), too_long) == []
+    assert ids(make_project(), Measurements(fit=Fit(board="small", fillings=(), absent="x"))) == []
     assert ids(options_of(make_project(), optimise="Size"), misfit) == []
     assert ids(make_project(), Measurements(fit=Fit(board="large", fillings=()))) == []
     assert ids(make_project(), misfit, lowered.model_copy(update={"vela": ()})) == []

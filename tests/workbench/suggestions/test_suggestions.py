@@ -242,7 +242,7 @@ def test_that_outliers_of_a_tensor_are_suggested_to_be_clipped():
 
 
 def test_that_a_program_too_large_for_its_board_is_first_compiled_for_size():
-    demand = Demand(what="SRAM of the NPU", bytes=9_000, kinds=(), origin="Vela")
+    demand = Demand(what="scratch pool", bytes=9_000, kinds=(), origin="Vela")
     lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
     known = Measurements(
         spared=(spared("stem", 9.0),), fit=Fit(board="small", fillings=(), homeless=(demand,))

@@ -35,6 +35,7 @@ from workbench.engine.ethos_u.refusals import (
     refuse_control_flow,
     refuse_custom,
     refuse_unwritable,
+    too_many_inputs,
     vela_left,
     vela_refused,
 )
@@ -181,7 +182,8 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
     except SystemExit as error:
         raise vela_left(error) from error
     except RuntimeError as error:
-        raise WorkbenchError([*forecasts, *vela_refused(error).infos]) from error
+        refused = too_many_inputs(context.live("convert").program.graph_module) or vela_refused(error).infos
+        raise WorkbenchError([*forecasts, *refused]) from error
     except (WorkbenchError, OSError):
         raise
     except Exception as error:
@@ -448,7 +450,22 @@ def _result(
             for row in edge.corrections
         ),
         vela_version=tool_version("ethos-u-vela"),
-        warnings=() if delegates else ("Nothing runs on the NPU: no operator was delegated.",),
+        warnings=_over_sram_limit(choice, reports)
+        if delegates
+        else ("Nothing runs on the NPU: no operator was delegated.",),
+    )
+
+
+def _over_sram_limit(choice: TargetChoice, reports: Sequence[VelaReport]) -> tuple[str, ...]:
+    """Return a warning if the NPU needs more SRAM than the target's limit, which Vela then exceeds."""
+    limit = choice.options.get("arena_cache_bytes")
+    needed = max((report.sram_bytes for report in reports), default=0)
+    if not isinstance(limit, int) or needed <= limit:
+        return ()
+    return (
+        f"The NPU needs {needed / 1024:,.1f} KiB of SRAM, more than the SRAM limit of "
+        f"{limit / 1024:,.1f} KiB (arena_cache_bytes): Vela found no schedule with less. Give the "
+        "network smaller inputs, or raise the limit.",
     )
 
 

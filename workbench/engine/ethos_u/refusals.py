@@ -63,6 +63,35 @@ def vela_refused(error: RuntimeError) -> WorkbenchError:
     return WorkbenchError([info])
 
 
+# Vela 5.1.0 compiles a linear of 65,536 inputs for each family, and rejects one of 65,537.
+_MOST_INPUTS = 65_536
+_WITH_WEIGHTS = ("aten.linear.default", "aten.conv1d.default", "aten.conv2d.default")
+
+
+def too_many_inputs(module: torch.fx.GraphModule) -> list[ErrorInfo]:
+    """Return an error for each layer that sums more inputs than a register of the NPU counts."""
+    return [
+        ErrorInfo(
+            message=f"{node.name} in module {programs.module_of(node) or 'forward'} has "
+            f"{inputs:,} inputs; the NPU takes at most {_MOST_INPUTS:,}.",
+            hint="Add layers for parts of the inputs: a(x[..., :50000]) + b(x[..., 50000:]). Or "
+            "keep its module off the NPU: workbench rules PROJECT add --kind module-name "
+            "--match MODULE --config cpu.",
+            where=Place(kind="node", id=node.name),
+            code="too-many-inputs",
+        )
+        for node in module.graph.nodes
+        if node.op == "call_function" and programs.op_name(node) in _WITH_WEIGHTS
+        for inputs in [_inputs_of(node)]
+        if inputs > _MOST_INPUTS
+    ]
+
+
+def _inputs_of(node: torch.fx.Node) -> int:
+    weight: Any = node.args[1]
+    return int(weight.meta["val"].shape[1])
+
+
 def lowering_failed(error: Exception, *, foretold: bool) -> ErrorInfo:
     """Return the messages of ExecuTorch's passes that failed."""
     lines = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]

@@ -11,12 +11,15 @@ from tests.engine import window_networks
 from tests.engine.in_process import Engine, project
 from tests.engine.test_delegate_corrections import is_right
 from workbench.engine.ethos_u.corrections.unsupported_operators import plain_operators
+from workbench.project import edits
 
 pytestmark = pytest.mark.engine
 NAMES = (
     "columns",
     "strided_columns",
     "tiles_and_back",
+    "folds",
+    "folded_rows",
     "frames",
     "rows",
     "frames_apart",
@@ -38,8 +41,13 @@ def engine(tmp_path_factory):
 def quantizer(dtype):
     activation = SimpleNamespace(dtype=dtype)
     config = SimpleNamespace(input_activation=activation)
+    rule = SimpleNamespace(
+        node_finder=SimpleNamespace(find_nodes=lambda module: module.graph.nodes), quantization_config=config
+    )
     return SimpleNamespace(
-        global_config=config, tosa_spec="TOSA-1.0+INT+int16+int4+cf", quantizer=SimpleNamespace(quantizers=[])
+        global_config=config,
+        tosa_spec="TOSA-1.0+INT+int16+int4+cf",
+        quantizer=SimpleNamespace(quantizers=[rule]),
     )
 
 
@@ -89,8 +97,7 @@ def test_that_other_windows_are_left_as_they_are():
 
     image, signal = torch.randn(1, 2, 8, 8), torch.randn(1, 64)
     fold = torch.nn.functional.fold
-    overlapping = made(lambda x: fold(x.reshape(1, 18, -1)[..., :9], (5, 5), 3), image.repeat(1, 9, 1, 1))
-    assert "aten.col2im.default" in overlapping
+    assert "aten.col2im.default" in made(lambda x: fold(x[0, :, :, 0].repeat(9, 4)[:, :9], (5, 5), 3), image)
     assert "aten.fft_fft.default" in made(lambda x: torch.fft.fft(x).abs(), signal)
     assert "aten.fft_rfft.default" in made(lambda x: torch.fft.rfft(x, n=32).abs(), signal)
     assert "aten.abs.default" in made(torch.abs, signal)
@@ -103,6 +110,19 @@ def test_that_other_windows_are_left_as_they_are():
 def test_that_windows_and_spectra_run_on_the_npu(name, device, config, engine):
     made = project(f"window_networks.py:{name}", config, device)
     assert is_right(engine, made)
+    assert {node.cause for node in engine.result(made, "lower").cpu_nodes} == {"border"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["global", "node_name"])
+def test_that_a_magnitude_in_16_bits_runs_on_the_npu_whatever_rule_gives_them(kind, engine):
+    made = project("window_networks.py:magnitude", "a8w8" if kind == "node_name" else "a16w8")
+    if kind == "node_name":
+        made = edits.assign_many(made, kind, ["fft_rfft", "abs_1"], "a16w8")
+    assert engine.run(made, "verify", "evaluate") == "done", engine.failure
+    verified = engine.result(made, "verify")
+    assert verified.compiled.equal == verified.compiled.elements
+    assert verified.max_lsb <= 8
     assert {node.cause for node in engine.result(made, "lower").cpu_nodes} == {"border"}
 
 

@@ -97,10 +97,17 @@ def floating_calls(module: fx.GraphModule, *targets: Any) -> Iterator[fx.Node]:
             yield node
 
 
-def quantized_nodes(module: fx.GraphModule, quantizer: Any) -> set[fx.Node]:
+def quantized_nodes(
+    module: fx.GraphModule, quantizer: Any, activation: torch.dtype | None = None
+) -> set[fx.Node]:
     """Return the nodes whose strongest rule is that of a configuration.
 
     Those that a plug-in's quantizer may take are left out: it knows operators as they are written.
+
+    Args:
+        module: The exported graph.
+        quantizer: The quantizer with its rules.
+        activation: The type that the configuration has for activations; None for any.
     """
     decided, quantized = set[fx.Node](), set[fx.Node]()
     for one in quantizer.quantizer.quantizers:
@@ -111,9 +118,14 @@ def quantized_nodes(module: fx.GraphModule, quantizer: Any) -> set[fx.Node]:
             continue
         nodes = set(finder.find_nodes(module)) - decided
         decided |= nodes
-        if one.quantization_config is not None:
+        config = one.quantization_config
+        if config is not None and (activation is None or _type_of(config.input_activation) is activation):
             quantized |= nodes
     return quantized
+
+
+def _type_of(spec: Any) -> torch.dtype | None:
+    return spec.dtype if spec is not None else None
 
 
 def is_floating(node: fx.Node) -> bool:

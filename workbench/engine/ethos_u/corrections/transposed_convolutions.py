@@ -74,30 +74,44 @@ def _grown(module: fx.GraphModule, write: Writer, node: fx.Node) -> fx.Node:
     dims = weight.dim() - 2
     is_alone = value.meta["val"].dim() < weight.dim()
     value = write(_ATEN.unsqueeze.default, value, 0) if is_alone else value
-    stride, padding, extra, dilation = (
-        [*extent] * (dims // len(extent)) for extent in (stride, padding, extra, dilation)
-    )
+    extents = [[*extent] * (dims // len(extent)) for extent in (stride, padding, extra, dilation)]
+    value = spread_with_zeros(write, value, weight.shape[2:], *extents)
     parts = weight.reshape(groups, -1, *weight.shape[1:]).transpose(1, 2)
     turned = parts.reshape(-1, *parts.shape[2:]).flip(*range(2, dims + 2))
+    constant = write.constant(f"{node.name}_weight", turned)
+    settings = bias, [1] * dims, [0] * dims, extents[-1], groups
+    result = write(_TRANSPOSED[node.target], value, constant, *settings)
+    return write(_ATEN.squeeze.dim, result, 0) if is_alone else result
+
+
+def spread_with_zeros(
+    write: Writer, value: fx.Node, kernel: Any, stride: Any, padding: Any, *rest: Any
+) -> fx.Node:
+    """Return a value whose convolution with turned weights is a transposed convolution.
+
+    Args:
+        write: The writer of the node in whose place it is.
+        value: Values, (N, C, ...).
+        kernel: Sizes of the weights over each dimension behind the channels.
+        stride: Strides of the transposed convolution.
+        padding: Its padding.
+        rest: Its output padding and its dilation.
+    """
+    extra, dilation = rest
     pads = list[int]()
-    for dim in range(dims):
+    for dim, taps in enumerate(kernel):
         value = _spread(write, value, dim + 2, stride[dim])
-        around = dilation[dim] * (weight.shape[dim + 2] - 1) - padding[dim]
+        around = dilation[dim] * (taps - 1) - padding[dim]
         pads = [around, around + extra[dim] - (stride[dim] - 1), *pads]
-    for dim in range(dims):
-        before, after = pads[2 * (dims - 1 - dim) : 2 * (dims - dim)]
+    for dim in range(len(kernel)):
+        before, after = pads[2 * (len(kernel) - 1 - dim) : 2 * (len(kernel) - dim)]
         size = value.meta["val"].shape[dim + 2]
         if before < 0 or after < 0:
             ends = max(0, -before), size - max(0, -after)
             value = write(_ATEN.slice.Tensor, value, dim + 2, *ends)
     if any(pad > 0 for pad in pads):
-        padded = [max(0, pad) for pad in pads]
-        value = write(_ATEN.constant_pad_nd.default, value, padded)
-    constant = write.constant(f"{node.name}_weight", turned)
-    ones, none = [1] * dims, [0] * dims
-    settings = bias, ones, none, dilation, groups
-    result = write(_TRANSPOSED[node.target], value, constant, *settings)
-    return write(_ATEN.squeeze.dim, result, 0) if is_alone else result
+        value = write(_ATEN.constant_pad_nd.default, value, [max(0, pad) for pad in pads])
+    return value
 
 
 # bias, stride, padding, output_padding, groups, dilation where a call leaves them out.

@@ -14,7 +14,7 @@ from .graph_writer import Writer, finished, floating_calls, quantized_nodes
 from .linear_algebra import ALGEBRA, distances, long_reduction, product_along
 from .selections import SELECTIONS, TAKEN
 from .volumes import VOLUMES
-from .window_operators import WINDOWS
+from .window_operators import MAGNITUDES, WINDOWS, is_spectrum
 
 _ATEN = torch.ops.aten
 _NEEDS_STRIDE = metadata.version("executorch").startswith("1.4.")
@@ -52,17 +52,15 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         torch.nn.functional.cosine_similarity(x, y, dim=-1)
     Tools: executorch 1.5.1
     """
-    config = quantizer.global_config if quantizer is not None else None
-    activation = config.input_activation if config is not None else None
-    is_wide = activation is not None and activation.dtype is torch.int16
-    table = _PLAIN if is_wide else {t: w for t, w in _PLAIN.items() if t != _ATEN.abs.default}
     costly = _COSTLY
     if quantizer is not None and "u55" in str(quantizer.tosa_spec).lower():
         costly = {**costly, **SELECTIONS, _ATEN.upsample_bilinear2d.vec: _scaled}
-    composites = {n.target for n in module.graph.nodes if is_composite(n.target)} - {*table, *costly}
+    composites = {n.target for n in module.graph.nodes if is_composite(n.target)} - {*_PLAIN, *costly}
     # Those that torch writes first: what they are written with may be in the table.
     done = _written(module, dict.fromkeys(composites, decomposed))
-    done += _written(module, table)
+    done += _written(module, _PLAIN)
+    if quantizer is not None and any(map(is_spectrum, module.graph.nodes)):
+        done += _written(module, MAGNITUDES, quantized_nodes(module, quantizer, torch.int16))
     if quantizer is not None and any(node.target in costly for node in module.graph.nodes):
         done += _written(module, costly, quantized_nodes(module, quantizer))
     return finished(module, done)

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from .graph_writer import Writer
+from .transposed_convolutions import spread_with_zeros
 
 _ATEN = torch.ops.aten
 
@@ -84,13 +85,44 @@ def _are_tiles(sides: Any, kernel: Any, stride: Any) -> bool:
 
 
 def _from_columns(write: Writer, x: fx.Node, size: Any, *windows: Any) -> fx.Node | None:
-    """Write columns back as an image, where their windows do not overlap."""
+    """Write columns back as an image; windows that overlap are a convolution over zeros."""
     kernel, dilation, padding, stride = windows
-    if any(padding) or max(dilation) > 1 or not _are_tiles(size, kernel, stride):
+    if x.meta["val"].dim() != 3:
         return None
     n, rows, _ = x.meta["val"].shape
-    shape = [n, rows, *(side // kernel[0] for side in size)]
-    return write(_ATEN.pixel_shuffle.default, write(_ATEN.reshape.default, x, shape), kernel[0])
+    sides = list(zip(size, kernel, dilation, padding, stride, strict=True))
+    counts = [(side + 2 * pad - apart * (taps - 1) - 1) // step + 1 for side, taps, apart, pad, step in sides]
+    if size[0] == kernel[0] == 1 and not any(padding) and kernel[1] % stride[1] == 0 and max(dilation) == 1:
+        return _overlapping_rows(write, x, size[1], kernel[1], stride[1])
+    tiles = write(_ATEN.reshape.default, x, [n, rows, *counts])
+    if not any(padding) and max(dilation) == 1 and _are_tiles(size, kernel, stride):
+        return write(_ATEN.pixel_shuffle.default, tiles, kernel[0])
+    # Channel c * taps + t is tap t of output c.
+    full = torch.eye(rows).view(rows, rows // math.prod(kernel), *kernel).transpose(0, 1).flip(2, 3)
+    weight = write.parameter("window_weight", full.contiguous())
+    rest = [
+        side - ((count - 1) * step - 2 * pad + apart * (taps - 1) + 1)
+        for count, (side, taps, apart, pad, step) in zip(counts, sides, strict=True)
+    ]
+    spread = spread_with_zeros(write, tiles, kernel, stride, padding, rest, dilation)
+    return write(_ATEN.conv2d.default, spread, weight, None, [1, 1], [0, 0], dilation)
+
+
+def _overlapping_rows(write: Writer, x: fx.Node, length: int, size: int, step: int) -> fx.Node:
+    """Write columns of windows of one row as the sum of their parts, each shifted by its place."""
+    n, rows, count = x.meta["val"].shape
+    pieces = size // step
+    windows = write(_ATEN.reshape.default, x, [n, rows // size, size, count])
+    windows = write(_ATEN.transpose.int, windows, -1, -2)
+    total = None
+    for at in range(pieces):
+        part = write(_ATEN.slice.Tensor, windows, -1, at * step, (at + 1) * step) if pieces > 1 else windows
+        if pieces > 1:
+            part = write(_ATEN.constant_pad_nd.default, part, [0, 0, at, pieces - 1 - at], 0.0)
+        total = part if total is None else write(_ATEN.add.Tensor, total, part)
+    whole = (count + pieces - 1) * step
+    row = write(_ATEN.reshape.default, total, [n, rows // size, 1, whole])
+    return write(_ATEN.constant_pad_nd.default, row, [0, length - whole], 0.0) if length > whole else row
 
 
 def _magnitude(write: Writer, x: fx.Node) -> fx.Node | None:
@@ -118,9 +150,14 @@ def _imaginary(write: Writer, x: fx.Node) -> fx.Node | None:
     return None if parts is None else parts[1]
 
 
+def is_spectrum(node: fx.Node) -> bool:
+    """Return whether a node is a transform of real numbers."""
+    return node.op == "call_function" and node.target in _TRANSFORMS
+
+
 def _spectrum(write: Writer, x: fx.Node) -> list[fx.Node] | None:
     """Return the real and the imaginary part of a transform of real numbers; None for others."""
-    maker: Any = _TRANSFORMS.get(x.target) if x.op == "call_function" else None
+    maker: Any = _TRANSFORMS[x.target] if is_spectrum(x) else None
     return None if maker is None else maker(write, *x.args, **x.kwargs)
 
 
@@ -177,8 +214,9 @@ WINDOWS: dict[Any, Any] = {
     _ATEN.unfold.default: _frames,
     _ATEN.im2col.default: _columns,
     _ATEN.col2im.default: _from_columns,
-    _ATEN.abs.default: _magnitude,
     _ATEN.view_as_real.default: _as_pairs,
     _ATEN.real.default: _real,
     _ATEN.imag.default: _imaginary,
 }
+# 8 bits do not hold the squares of a spectrum.
+MAGNITUDES: dict[Any, Any] = {_ATEN.abs.default: _magnitude}
