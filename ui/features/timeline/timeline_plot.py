@@ -220,7 +220,6 @@ class TimelinePlot(Chart):
         self._bars = {kind: LaneBars(lane) for kind, lane in lanes.items()}
         lows = {"operations": NPU, "layers": LAYERS, "modules": MODULES}
         self._bars |= {f"{kind} low": LaneBars(lane) for kind, lane in lows.items()}
-        self._low_kinds = [f"{kind} low" for kind in lows]
         self._bars["cpu"] = LaneBars(CPU, is_solid=True)
         self._bars["chosen"] = LaneBars((EXTERNAL[0] - _RIM, LAYERS[1] + _RIM))
         self._bars["rim"] = LaneBars((LAYERS[1] + _RIM, LAYERS[1] + 2 * _RIM), is_solid=True)
@@ -290,7 +289,12 @@ class TimelinePlot(Chart):
         }
         for kind in self._nested_names:
             fills |= {f"{kind} even": wash(theme.muted, 0.2), f"{kind} odd": wash(theme.muted, 0.34)}
-        fills |= dict.fromkeys(self._low_kinds, wash(theme.bad, 0.3))
+        # Over the blue of the NPU a thin red would be violet.
+        fills |= {
+            "operations low": wash(theme.bad, 0.55),
+            "layers low": wash(theme.bad, 0.3),
+            "modules low": wash(theme.bad, 0.3),
+        }
         for kind, colour in fills.items():
             self._bars[kind].set_colour(colour)
         self._lines.setPen(pen(theme.muted, is_dashed=True))
