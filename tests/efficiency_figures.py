@@ -35,6 +35,11 @@ PAGE = REFERENCE / "efficiency-figures.md"
 # How many times the cycles that were kept a program may take, because Vela's searches have limits.
 MOST_CYCLES = 1.02
 Figures = dict[str, Any]
+# Programs that rewrites make slower, and why: to be mended in the rewrite.
+SLOWER = {
+    "detection_models ssd a8w8 ethos-u85-256": "The convolution (3 x 3, stride 4, input 32 x 32) has only 8 "
+    "columns: the copies that gather its patches take more cycles than its 8 operations."
+}
 
 
 @dataclass(frozen=True)
@@ -146,13 +151,27 @@ def _cells(row: Row, found: Figures) -> list[str]:
     return [
         f"`{row.name}`",
         found["device"].removeprefix("ethos-"),
-        f"refused: {written['code']}" if "code" in written else f"{written['cycles']:,}",
-        f"{after['cycles']:,}" if before else "",
+        f"refused: {written['code']}" if "code" in written else _cycles(written),
+        _cycles(after) if before else "",
         f"{after['ideal']:,}",
         " → ".join(shares),
         CAUSES.get(after["cause"], ""),
         ", ".join(f"`{id_}`" for id_ in found["rewrites"]),
     ]
+
+
+def _cycles(program: Figures) -> str:
+    return f"{program['cycles']:,}" + (f", {program['cpu']} on the CPU" if program["cpu"] else "")
+
+
+def slower(figures: Mapping[str, Figures]) -> set[str]:
+    """Return the programs that rewrites make slower, with no operator on the CPU less."""
+    both = {key: (found["before"], found["after"]) for key, found in figures.items() if found.get("before")}
+    return {
+        key
+        for key, (before, after) in both.items()
+        if "code" not in before and after["cpu"] >= before["cpu"] and after["cycles"] > before["cycles"]
+    }
 
 
 def _efficiency(program: Figures) -> str:

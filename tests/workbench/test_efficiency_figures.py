@@ -19,13 +19,16 @@ def test_that_the_page_has_the_figures_that_were_kept():
     assert figures.PAGE.read_text("utf-8") == figures.page(KEPT)
 
 
-def test_that_no_rewrite_makes_a_kept_program_slower():
-    slower = [
-        key
-        for key, found in KEPT.items()
-        if found.get("before") and found["after"]["cycles"] > found["before"].get("cycles", float("inf"))
-    ]
-    assert slower == []
+def test_that_no_rewrite_makes_a_kept_program_slower_but_those_that_are_known():
+    assert figures.slower(KEPT) == set(figures.SLOWER)
+
+
+def test_that_a_slower_program_is_told_where_it_is_no_more_on_the_npu():
+    before = {"cycles": 900, "ideal": 200, "cause": "", "cpu": 0}
+    assert figures.slower({"net": GOOD | {"before": before}}) == {"net"}
+    assert figures.slower({"net": GOOD | {"before": before | {"cycles": 1100}}}) == set()
+    assert figures.slower({"net": GOOD | {"before": before | {"cpu": 2}}}) == set()
+    assert figures.slower({"net": GOOD | {"before": {"code": "refused"}}, "other": GOOD}) == set()
 
 
 def test_that_more_cycles_operators_on_the_cpu_and_refusals_are_told():
