@@ -26,11 +26,12 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 # Pages of the reference that no code writes.
 # By hand, or from recorded results (tests.zoo.runs, tests.correction_figures,
-# tests.improver_figures, tests.decoder_figures), whose own tests compare them.
+# tests.improver_figures, tests.decoder_figures, tests.efficiency_figures), whose own tests compare them.
 WRITTEN_BY_HAND = {
     "architectures.md",
     "compiler-faults.md",
     "correction-figures.md",
+    "efficiency-figures.md",
     "decoder-figures.md",
     "npu-simulator.md",
     "reported-failures.md",

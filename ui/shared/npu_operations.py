@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from ui.shared.number_format import count, percent, size
 from workbench.graph.snapshot import Node
-from workbench.results import LowerResult, VelaOperation
+from workbench.results import LowerResult, ModuleCycles, VelaOperation
 from workbench.targets import macs_per_cycle
 from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
+from workbench.targets.ethos_u.efficiency import CAUSES
 
 UNMATCHED = "(no module)"
 
@@ -72,6 +73,7 @@ def describe_operation(row: OperationRow) -> str:
         f"{operation.operator}  {operation.name}",
         operation.module or "not matched to a module",
         f"{count(operation.cycles)} cycles, {percent(row.share)} of all",
+        *efficiency_lines(operation),
         *corrected_cycles(operation),
         f"NPU {count(operation.npu_cycles)}, SRAM {count(operation.sram_cycles)}, "
         f"external memory {count(operation.external_cycles)} cycles",
@@ -84,6 +86,14 @@ def describe_operation(row: OperationRow) -> str:
         "estimated by Vela" + (", corrected" if operation.corrections else ""),
     )
     return "\n".join(line for line in lines if line)
+
+
+def efficiency_lines(part: VelaOperation | ModuleCycles) -> list[str]:
+    """Return how near an operation or module is to the device's limit, and what keeps it away."""
+    if not part.ideal_cycles:
+        return []
+    cause = f"; lost to {CAUSES[part.cause]}" if part.cause else ""
+    return [f"{percent(part.efficiency, 0)} of the limit of {count(part.ideal_cycles)} cycles{cause}"]
 
 
 def corrected_cycles(operation: VelaOperation) -> list[str]:

@@ -171,8 +171,21 @@ class PanelContext:
         """Run all stages up to a stage."""
         project = self.document.project
         if project is not None:
-            done = {view.id for view in self.session.stages() if view.state == "cached"}
-            self.runner.run_until(project, self.document.folder, [stage_id], done)
+            self.runner.run_until(project, self.document.folder, [stage_id], self.finished_stages())
+
+    def finished_stages(self) -> set[StageId]:
+        """Return the stages with a current result.
+
+        None until the project is planned: before that, the session has the states of its former value.
+        """
+        if not self.is_planned():
+            return set()
+        return {view.id for view in self.session.stages() if view.state == "cached"}
+
+    def is_planned(self) -> bool:
+        """Return whether the states of the stages are those of the project as it is now."""
+        project = self.document.project
+        return project is not None and self.runner.plan_of(project, self.document.folder) is not None
 
     def load(self, kind: type[Result], stage_id: StageId) -> Result | None:
         """Return a stage's current result; None if there is none or it cannot be read."""

@@ -72,8 +72,7 @@ class LiveMode(QObject):
         if not due or not keys.strip() or keys == self._tried:
             return
         self._tried = keys
-        done = {request.id for request in context.session.stages() if request.state == "cached"}
-        goals = [view.id for view in due]
+        goals, done = [view.id for view in due], context.finished_stages()
         self._jobs = context.runner.run_until(project, context.document.folder, goals, done)
 
     def _running(self) -> list[Job]:
@@ -136,10 +135,10 @@ class LowerAhead(QObject):
         project = context.document.project
         if project is None or not context.settings.lower_ahead or context.runner.running:
             return
-        if not has_stage(project, "lower") or session.stage("evaluate").state != "cached":
+        done = context.finished_stages()
+        if not has_stage(project, "lower") or "evaluate" not in done:
             return
         if session.stage("lower").state != "stale":
             return
-        done = {view.id for view in session.stages() if view.state == "cached"}
         jobs = context.runner.run_until(project, context.document.folder, ["lower"], done)
         self._own.update(jobs)

@@ -92,7 +92,8 @@ class RunController(QObject):
         stages = [stage_id] if stage_id else [s for s in EVERYTHING if s in offered]
         views = {view.id: view for view in session.stages()}
         blocked = [s for s in stages if views[s].state in {"blocked", "unavailable"}]
-        if blocked:
+        # An edit that is not planned yet may have removed the reason; if not, the engine tells it.
+        if blocked and self._context.is_planned():
             view = views[blocked[0]]
             self._context.notices.error(
                 failure(
@@ -102,7 +103,7 @@ class RunController(QObject):
                 )
             )
             return
-        done = {view.id for view in session.stages() if view.state == "cached"}
+        done = self._context.finished_stages()
         if all(stage in done for stage in stages):
             title = STAGES_BY_ID[stages[-1]].title
             self._context.notices.info(f"All stages up to {title} are up to date.")

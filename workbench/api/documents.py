@@ -19,6 +19,7 @@ from workbench.results import (
     EvaluateResult,
     FormComparison,
     LowerResult,
+    ModuleCycles,
     SimulationResult,
     VerifyResult,
 )
@@ -55,9 +56,13 @@ class CycleCorrectionEntry(BaseModel):
 
 
 class LoweredEntry(LowerResult):
-    """The compiled program, with its time and with what was corrected in Vela's estimate."""
+    """The compiled program, with its time and with what was corrected in Vela's estimate.
+
+    ``modules`` are the operations of all delegates together, by module.
+    """
 
     time: DeviceTime
+    modules: list[ModuleCycles]
     cycle_corrections: list[CycleCorrectionEntry]
 
 

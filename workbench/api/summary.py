@@ -30,6 +30,7 @@ from workbench.suggestions import Measurements, coarser_by, spared_by, suggest
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import described
 from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
+from workbench.targets.ethos_u.efficiency import by_module
 from workbench.targets.ethos_u.rewrites import described_rewrite
 from workbench.toolchain_versions import status
 from workbench.toolchains.registry import proof_versions, tools_of
@@ -107,8 +108,10 @@ def summary(
         if board is not None:
             document["board"] = fitting.document(board)
         document["lower"]["cycle_corrections"] = _cycle_corrections(folders["lower"])
-        time = time_of(load_result(LowerResult, folders["lower"]))
-        document["lower"]["time"] = time.model_dump(mode="json")
+        lowered = load_result(LowerResult, folders["lower"])
+        document["lower"]["time"] = time_of(lowered).model_dump(mode="json")
+        modules = by_module(operation for report in lowered.vela for operation in report.operations)
+        document["lower"]["modules"] = [module.model_dump(mode="json") for module in modules]
         if document["lower"]["exported"] is None:
             departs = answers is not None and answers.gate.departs
             offered = suggestions_of(project, folders, board, departs=departs)

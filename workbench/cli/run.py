@@ -30,10 +30,10 @@ from workbench.cli.output import (
 from workbench.errors import ErrorInfo, Place
 from workbench.pipeline.stages import STAGES, optional_stages
 from workbench.project.gate import FIGURES
-from workbench.results import TensorQuality, TosaExecutors, VelaReport
+from workbench.results import ModuleCycles, TensorQuality, TosaExecutors, VelaReport
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
-from workbench.targets.ethos_u.efficiency import efficiency_text
+from workbench.targets.ethos_u.efficiency import efficiency_text, module_texts
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:
@@ -374,6 +374,8 @@ def _print_lower(part: dict[str, Any]) -> None:
         )
         if vela["ideal_cycles"]:
             print(f"             {efficiency_text(VelaReport.model_validate(vela))}")
+    for text in module_texts(map(ModuleCycles.model_validate, part["modules"])):
+        print(f"             {text}")
     _print_time(part["time"])
     if corrections := part["cycle_corrections"]:
         stated = sum(vela["cycles_vela"] for vela in part["vela"])

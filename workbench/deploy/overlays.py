@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.analysis.timeline import commands
 from workbench.graph.lineage import Lineage
+from workbench.targets.ethos_u.efficiency import CAUSES, by_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from workbench.analysis.timeline import CpuStop, Timeline
     from workbench.graph.snapshot import GraphSnapshot, Node, TensorInfo
-    from workbench.results import CalibrateResult, EvaluateResult, LowerResult
+    from workbench.results import CalibrateResult, EvaluateResult, LowerResult, VelaOperation
 
 # The tracks of a trace.
 _NPU, _CPU = 1, 2
@@ -158,13 +159,16 @@ def perfetto_trace(timeline: Timeline, clock_hz: float | None, name: str) -> byt
         _named("thread_name", _NPU, f"NPU ({source})"),
         _named("thread_name", _CPU, "CPU (roughly estimated)"),
     ]
-    events += [_slice(module, start * scale, end * scale, _NPU, {}) for module, start, end in
-               _modules(timeline)]  # fmt: skip
+    events += [
+        _slice(module, start * scale, end * scale, _NPU, _efficiency(inside))
+        for module, start, end, inside in _modules(timeline)
+    ]
     for span in timeline.spans:
         operation = span.operation
         facts = {
             "operator": operation.operator, "module": operation.module, "cycles": operation.cycles,
             "macs": operation.macs, "bound": operation.bound, "efficiency": operation.efficiency,
+            "lost_to": CAUSES.get(operation.cause, ""),
             "sram_bytes": operation.sram_traffic, "external_bytes": operation.external_traffic,
         }  # fmt: skip
         events.append(_slice(operation.name, span.start * scale, span.end * scale, _NPU, facts))
@@ -189,22 +193,28 @@ def _cpu_slices(stop: CpuStop, scale: float) -> Iterable[dict[str, Any]]:
         now = end
 
 
-def _modules(timeline: Timeline) -> Iterable[tuple[str, float, float]]:
-    """Yield runs of operations of one module as name, start and end; inner ones follow outer."""
+def _efficiency(operations: Iterable[VelaOperation]) -> dict[str, Any]:
+    """Return how near operations together are to the device's limit, and what keeps them away."""
+    (together,) = by_module(operations, depth=0)
+    return {"efficiency": together.efficiency, "lost_to": CAUSES.get(together.cause, "")}
+
+
+def _modules(timeline: Timeline) -> Iterable[tuple[str, float, float, list[VelaOperation]]]:
+    """Yield runs of operations of one module: name, start, end, operations; inner follow outer."""
     spans = [s for s in timeline.spans if s.end > s.start]
     levels = max((len(_levels(s.operation.module)) for s in spans), default=0)
     for depth in range(1, levels + 1):
-        run: tuple[tuple[str, ...], float, float] | None = None
+        run: tuple[tuple[str, ...], float, float, list[VelaOperation]] | None = None
         for span in spans:
             path = _levels(span.operation.module)[:depth]
             if run is not None and run[0] == path and run[2] == span.start:
-                run = (path, run[1], span.end)
+                run = (path, run[1], span.end, [*run[3], span.operation])
                 continue
             if run is not None:
-                yield ".".join(run[0]), run[1], run[2]
-            run = (path, span.start, span.end) if len(path) == depth else None
+                yield ".".join(run[0]), *run[1:]
+            run = (path, span.start, span.end, [span.operation]) if len(path) == depth else None
         if run is not None:
-            yield ".".join(run[0]), run[1], run[2]
+            yield ".".join(run[0]), *run[1:]
 
 
 def _levels(module: str) -> tuple[str, ...]:

@@ -149,6 +149,23 @@ class VelaOperation(Frozen):
     corrections: tuple[str, ...] = ()
 
 
+class ModuleCycles(Frozen):
+    """Operations of one module together; estimated.
+
+    ``module`` is "" for operations of none. ``share`` is their part of all cycles of the program,
+    ``ideal_cycles`` the sum of the device's limits for each of them, ``efficiency`` that as a part
+    of ``cycles``, ``cause`` what most of the others are lost to, "" from one half on.
+    """
+
+    module: str
+    operations: int
+    cycles: int
+    share: float
+    ideal_cycles: int
+    efficiency: float
+    cause: CycleCause
+
+
 class LiveRange(Frozen):
     """A tensor in one of the device's memories; estimated.
 

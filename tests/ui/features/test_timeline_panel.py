@@ -248,6 +248,40 @@ def test_that_measured_cycles_are_offered_and_lay_the_operations_out(opened, qtb
     assert "1,098 cycles measured (FVP 11.27.42)" in panel.plot.tell(QPointF(500, sum(NPU) / 2))
 
 
+def test_that_operations_and_modules_far_from_the_limit_are_red_and_say_what_they_lose_to(
+    opened, qtbot, monkeypatch
+):
+    result = lowered()
+    (report,) = result.vela
+    # Of four operations of 100, 200, 300 and 400 cycles the third is at a tenth of its limit.
+    near = {"efficiency": 0.9, "cause": ""}
+    far = {"ideal_cycles": 30, "efficiency": 0.1, "cause": "stride", "module": "slow"}
+    operations = tuple(
+        o.model_copy(update=far if n == 2 else {**near, "ideal_cycles": o.cycles * 9 // 10})
+        for n, o in enumerate(report.operations)
+    )
+    report = report.model_copy(update={"operations": operations})
+    leave_results(monkeypatch, lower=result.model_copy(update={"vela": (report,)}))
+    panel = shown(opened, qtbot)
+    picture = panel.plot.view.grab().toImage()
+
+    def red(cycle, lane):
+        colour = picture.pixelColor(at(panel, cycle, lane))
+        return colour.red() - colour.blue()
+
+    for lane in (NPU, MODULES):
+        assert red(590, lane) > red(290, lane) + 20
+        assert red(590, lane) > red(990, lane) + 20
+    assert "below half of the device's limit" in panel.origin.text()
+    said = panel.plot.tell(QPointF(450, sum(MODULES) / 2))
+    assert "10 % of the limit of 30 cycles; lost to stride above 3" in said
+    # A layer of several operations has their limits together.
+    click(panel, qtbot, 450)
+    assert "10 % of the limit of 30 cycles; lost to stride above 3" in panel.sums.text()
+    drag(panel, qtbot, 50, 950)
+    assert "66 % of the limit of 660 cycles" in panel.sums.text()
+
+
 def test_that_a_program_on_the_cpu_alone_is_said_to_be(opened, qtbot, monkeypatch):
     cpu = CpuNode(node="gone", op="aten.linear.default", module="head", reason="")
     result = result_of("lower").model_copy(update={"vela": (), "cpu_nodes": (cpu,)})

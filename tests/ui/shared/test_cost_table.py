@@ -14,10 +14,19 @@ from ui.features.accuracy.quality_cards import (
     describe_output,
     describe_quality,
 )
-from ui.features.cost.cost_table import CPU_COLUMNS, OPERATION_COLUMNS, depths, describe_cpu_node, roll_up
+from ui.features.cost.cost_table import (
+    CPU_COLUMNS,
+    MODULE_COLUMNS,
+    OPERATION_COLUMNS,
+    depths,
+    describe_cpu_node,
+    describe_module,
+    module_name,
+)
 from ui.features.deliver.deliver_panel import FILE_COLUMNS, describe_file
-from ui.shared.npu_operations import describe_operation, operation_rows
+from ui.shared.npu_operations import OperationRow, describe_operation, operation_rows
 from ui.shared.sortable_table import FigureTableModel, Role
+from workbench.targets.ethos_u.efficiency import by_module
 
 MODULES = ("a.x.1", "a.x.2", "", "a.y", "b", "a.x.1")
 
@@ -42,28 +51,31 @@ def test_that_operations_of_every_delegate_stand_in_order_with_shares():
     assert operation_rows(lowered(0)) == []
 
 
-@pytest.mark.parametrize(
-    ("depth", "expected"),
-    [
-        (1, {"a": 130, "": 30, "b": 50}),
-        (2, {"a.x": 90, "": 30, "a.y": 40, "b": 50}),
-        (3, {"a.x.1": 70, "a.x.2": 20, "": 30, "a.y": 40, "b": 50}),
-    ],
-)
-def test_that_cycles_roll_up_the_modules_and_none_is_lost(depth, expected):
-    costs = roll_up(operation_rows(lowered()), depth)
-    assert {cost.module: cost.cycles for cost in costs} == expected
-    assert "(no module)" in [cost.name for cost in costs]
-
-
 def test_that_the_deepest_module_gives_the_depths():
     assert depths(operation_rows(lowered())) == 3
     assert depths([]) == 1
 
 
-def test_that_operations_without_cycles_have_no_share():
-    rows = operation_rows(lowered(modules=()))
-    assert roll_up(rows, 1) == []
+def test_that_a_module_says_how_near_the_limit_it_is_and_what_it_is_lost_to(qtbot):
+    operations = [
+        o.model_copy(update={"ideal_cycles": 2, "cause": "stride"}) for o in lowered().vela[0].operations
+    ]
+    near, *rest = operations
+    near = near.model_copy(update={"ideal_cycles": 9, "cause": "", "module": "near"})
+    model = FigureTableModel(MODULE_COLUMNS, describe_module)
+    model.set_rows(by_module([near, *rest]))
+    titles = [column.title for column in MODULE_COLUMNS]
+    shown = {
+        model.index(row, 0).data(): [
+            model.index(row, titles.index(t)).data() for t in ("Efficiency", "Lost to")
+        ]
+        for row in range(model.rowCount())
+    }
+    assert shown["near"] == ["90 %", "\u2013"]
+    assert shown["a.y"] == ["5 %", "stride above 3"]
+    assert module_name(by_module(rest)[1]) == "(no module)"
+    said = describe_operation(OperationRow(0, 0, rest[2].model_copy(update={"efficiency": 0.05}), 0.1))
+    assert "5 % of the limit of 2 cycles; lost to stride above 3" in said
 
 
 def test_that_every_table_keeps_qts_contract(qtbot):
@@ -71,6 +83,7 @@ def test_that_every_table_keeps_qts_contract(qtbot):
     evaluate, package = result_of("evaluate"), result_of("package")
     for model, rows in (
         (FigureTableModel(OPERATION_COLUMNS, describe_operation), operation_rows(lowered())),
+        (FigureTableModel(MODULE_COLUMNS, describe_module), by_module(lowered().vela[0].operations)),
         (FigureTableModel(CPU_COLUMNS, describe_cpu_node), lowered().cpu_nodes),
         (FigureTableModel(FILE_COLUMNS, describe_file), package.files),
         (FigureTableModel(OUTPUT_COLUMNS, describe_output), evaluate.outputs),

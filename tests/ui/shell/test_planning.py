@@ -50,6 +50,34 @@ def test_that_an_edit_is_planned_once_and_a_run_takes_the_plan(opened, qtbot, pl
     assert len(plans) == 1
 
 
+def test_that_a_run_right_after_an_edit_is_of_the_edited_project(opened, qtbot, engines, notices):
+    opened.runs.run_to("")
+    settle(opened, qtbot)
+    # Nothing is planned between the two: a user may press Run before the plan is there.
+    opened.document.apply("Edit", lambda p: edits.assign(p, "module_name", "stem", "a16w8"))
+    opened.window.actions_by_id["run_all"].trigger()
+    settle(opened, qtbot)
+    jobs = [command for command in engines.commands if command.project == opened.document.project]
+    assert {job.until for job in jobs} == {"evaluate", "verify", "run", "package"}
+    assert all(opened.session.stage(stage).state == "cached" for stage in ("evaluate", "package"))
+    assert not [notice for notice in notices.posted if "up to date" in notice.text]
+    # The same edit taken back is up to date, and Run tells so once it is planned.
+    opened.document.undo_stack.undo()
+    settle(opened, qtbot)
+    opened.window.actions_by_id["run_all"].trigger()
+    assert [notice for notice in notices.posted if "up to date" in notice.text]
+
+
+def test_that_an_edit_that_unblocks_a_stage_can_be_run_at_once(opened, qtbot):
+    opened.document.apply("Edit", lambda p: p.model_copy(update={"toolchain": "none-such"}))
+    settle(opened, qtbot)
+    assert opened.session.stage("evaluate").state == "blocked"
+    opened.document.undo_stack.undo()
+    opened.window.actions_by_id["run_all"].trigger()
+    settle(opened, qtbot)
+    assert opened.session.stage("evaluate").state == "cached"
+
+
 def test_that_a_file_that_changed_during_a_job_is_planned_anew(opened, qtbot, plans, project_file):
     settle(opened, qtbot)
     plans.clear()

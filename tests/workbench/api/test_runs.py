@@ -335,6 +335,8 @@ def test_that_the_document_has_a_part_for_each_stage_that_ran(net, played):
     whole = wb.run(net, skip=("run",), accelerate=False).document
     assert whole["acceleration"]["active"] is False
     more = {"time": time_of(result_of("lower")).model_dump(mode="json"), "cycle_corrections": []}
+    (module,) = whole["lower"].pop("modules")
+    assert (module["module"], module["cycles"], module["share"]) == ("stem.conv", 900, 1.0)
     assert whole["lower"] == {**json.loads(result_of("lower").model_dump_json()), **more}
     assert whole["project"] == "net"
     assert whole["tools"]["ethos-u-vela"]

@@ -84,7 +84,7 @@ def test_that_a_program_is_told_with_cost_and_what_stays_on_the_cpu(told):
         "sentence": "No measured data.",
         "beside": ["1 call of the driver: not measured."],
     }
-    document = {**dumped("lower"), "time": time, "cycle_corrections": []}
+    document = {**dumped("lower"), "time": time, "modules": [], "cycle_corrections": []}
     start = [
         "Program 1 delegate, 3 operators on the NPU, 1 on the CPU",
         "CPU: aten.linear.default float32 is not taken",
@@ -109,8 +109,12 @@ def test_that_the_efficiency_is_told_with_what_the_cycles_are_lost_to(told):
     (report,) = dumped("lower")["vela"]
     near = report | {"ideal_cycles": 900, "efficiency": 0.9}
     time = {"ms": None, "sentence": "No time.", "beside": []}
-    document = {**dumped("lower", vela=[near]), "time": time, "cycle_corrections": []}
+    document = {**dumped("lower", vela=[near]), "time": time, "modules": [], "cycle_corrections": []}
     assert "90% of the device's limit of 900 cycles" in told(lower=document)
+    module = {"module": "stem", "operations": 1, "cycles": 1000, "share": 1.0}
+    far = module | {"ideal_cycles": 30, "efficiency": 0.03, "cause": "stride"}
+    lines = told(lower=document | {"modules": [far]})
+    assert "stem: 3% of its limit, 970 cycles above it, most lost to stride above 3" in lines
 
 
 def test_that_rewrites_are_told_with_the_cycles_that_they_save(told):

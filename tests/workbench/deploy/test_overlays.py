@@ -114,8 +114,10 @@ def checked(document):
 
 def test_that_the_trace_nests_modules_operations_and_commands_and_has_the_cpu():
     cpu = CpuNode(node="n", op="aten.topk.default", module="", reason="No kernel.", cycles=50)
+    far = {"ideal_cycles": 20, "efficiency": 0.1, "cause": "stride"}
+    slow = operation("a", "net.conv", 200).model_copy(update=far)
     spans = (
-        Span(0, 0, operation("a", "net.conv", 200), 0.0, 200.0, commands=(16, 64)),
+        Span(0, 0, slow, 0.0, 200.0, commands=(16, 64)),
         Span(1, 0, operation("b", "net.relu", 100), 250.0, 350.0, commands=(96,)),
     )
     line = Timeline(spans, (CpuStop(200.0, (cpu,), 250.0),))
@@ -134,6 +136,10 @@ def test_that_the_trace_nests_modules_operations_and_commands_and_has_the_cpu():
         (0.5, 0.2, "net"),
         (0.5, 0.2, "net.relu"),
     ]
+    # Operations and the modules around them say how near the limit they are.
+    facts = {e["name"]: e["args"] for e in slices[1] if e["ts"] < 0.5}
+    assert facts["net.conv"] == facts["net"] == {"efficiency": 0.1, "lost_to": "stride above 3"}
+    assert (facts["a"]["efficiency"], facts["a"]["lost_to"]) == (0.1, "stride above 3")
     (stop,) = slices[2]
     assert (stop["name"], stop["ts"], stop["dur"]) == ("aten.topk.default", 0.4, 0.1)
     # The order of the events of one stretch is from the outside in, as viewers nest them.

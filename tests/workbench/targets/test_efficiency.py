@@ -3,7 +3,14 @@
 import pytest
 
 from workbench.results import VelaOperation, VelaReport
-from workbench.targets.ethos_u.efficiency import CAUSES, efficiency_text, lost_cycles, with_limits
+from workbench.targets.ethos_u.efficiency import (
+    CAUSES,
+    by_module,
+    efficiency_text,
+    lost_cycles,
+    module_texts,
+    with_limits,
+)
 
 U55 = "ethos-u55-128"
 
@@ -94,7 +101,7 @@ def test_that_a_convolution_compiled_column_by_column_is_lost_to_its_stride():
     # Each column has the shapes of the whole, whose bytes are moved once.
     assert [one.ideal_cycles for one in judgement.operations] == [13] * 20
     assert (judgement.ideal_cycles, judgement.efficiency) == (20, 0.001)
-    assert dict(lost_cycles([judgement])) == {"stride": 20 * (1000 - 13)}
+    assert dict(lost_cycles(judgement.operations)) == {"stride": 20 * (1000 - 13)}
 
 
 def test_that_copies_are_no_part_of_the_limit_of_a_program():
@@ -109,3 +116,47 @@ def test_that_no_efficiency_is_above_one():
     assert [one.efficiency for one in judgement.operations] == [1.0, 1.0]
     assert judgement.efficiency == 1.0
     assert judgement.cause == ""
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"),
+    [
+        (0, {"": 150}),
+        (1, {"a": 70, "": 30, "b": 50}),
+        (2, {"a.x": 30, "": 30, "a.y": 40, "b": 50}),
+        (None, {"a.x.1": 10, "a.x.2": 20, "": 30, "a.y": 40, "b": 50}),
+    ],
+)
+def test_that_cycles_roll_up_the_modules_and_none_is_lost(depth, expected):
+    names = ("a.x.1", "a.x.2", "", "a.y", "b")
+    operations = [operation(module=name, cycles=10 * (n + 1)) for n, name in enumerate(names)]
+    modules = by_module(operations, depth)
+    assert {module.module: module.cycles for module in modules} == expected
+    assert sum(module.share for module in modules) == pytest.approx(1.0)
+    assert by_module([], depth) == []
+
+
+def test_that_a_module_has_the_limits_of_its_operations_and_the_cause_of_most_lost_cycles():
+    judgement = judged(
+        operation(module="stem", moved_bytes=80),
+        operation(module="stem", operator="Mul", weight_bytes=0, cycles=300, moved_bytes=800),
+        operation(module="head", cycles=110, moved_bytes=80),
+    )
+    stem, head = by_module(judgement.operations)
+    assert (stem.cycles, stem.ideal_cycles, stem.operations) == (1300, 200, 2)
+    assert stem.efficiency == pytest.approx(200 / 1300)
+    assert stem.cause == judgement.operations[0].cause != judgement.operations[1].cause
+    assert (head.efficiency, head.cause) == (pytest.approx(100 / 110), "")
+    (text,) = module_texts([stem, head])
+    assert text.startswith("stem: 15% of its limit, 1,100 cycles above it")
+
+
+def test_that_no_module_is_named_that_loses_little_of_a_program():
+    judgement = judged(
+        operation(module="large", cycles=100, moved_bytes=80, macs=12_800),
+        *[operation(module="large", cycles=100, moved_bytes=80, macs=12_800) for _ in range(6)],
+        operation(module="small", cycles=30, macs=128, moved_bytes=80),
+    )
+    large, small = by_module(judgement.operations)
+    assert small.cause
+    assert module_texts([large, small]) == []

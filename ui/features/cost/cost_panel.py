@@ -22,17 +22,19 @@ from PySide6.QtWidgets import (
 from ui.features.cost.cost_table import (
     CPU_COLUMNS,
     DELEGATE,
+    MODULE_COLUMNS,
+    MODULE_SHARE,
     OPERATION_COLUMNS,
     SHARE,
-    ModuleCost,
     depths,
     describe_cpu_node,
-    roll_up,
+    describe_module,
+    module_name,
 )
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.labels import Label
 from ui.shared.npu_operations import OperationRow, describe_operation, operation_rows
-from ui.shared.number_format import DASH, count, milliseconds, percent, size
+from ui.shared.number_format import DASH, count, milliseconds, size
 from ui.shared.panel import PanelContext
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
 from ui.shared.sortable_table import BarDelegate, Column, FigureTableModel, FigureView, Role
@@ -42,9 +44,9 @@ from ui.state.model_index import inside
 from ui.state.selection import Selected
 from workbench.analysis.silicon import RANDOM_WEIGHTS, time_of
 from workbench.ids import StageId
-from workbench.results import ExportedModel, ExportedProduct, LowerResult
+from workbench.results import ExportedModel, ExportedProduct, LowerResult, ModuleCycles
 from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
-from workbench.targets.ethos_u.efficiency import efficiency_text
+from workbench.targets.ethos_u.efficiency import by_module, efficiency_text
 
 PRODUCT_COLUMNS: tuple[Column[ExportedProduct], ...] = (
     Column("Product", lambda r: r.origin or r.node),
@@ -220,7 +222,7 @@ def _summary(value: LowerResult) -> str:
 NO_COST = "Compile to estimate the cost of the program on the device."
 _MOST_BARS = 24
 _EVERY = "every module"
-OPERATIONS, PLACES, PRODUCTS = range(3)
+OPERATIONS, MODULES, PLACES, PRODUCTS = range(4)
 # Below this height the bars have a tab of their own.
 _LOW_PX = 600
 
@@ -232,7 +234,7 @@ class CostPanel(ResultPanel):
 
     def build_frames(self) -> None:
         self._rows: list[OperationRow] = []
-        self._modules: list[ModuleCost] = []
+        self._modules: list[ModuleCycles] = []
         self._keys: dict[str, tuple[Path, bool] | None] = {}
         self._is_exported = False
         # Parts do not move while the window is being laid out.
@@ -266,7 +268,13 @@ class CostPanel(ResultPanel):
             table.choose_rows(rows, reveal=not ours)
         self.places.choose(selected.nodes, ours=ours)
         self.export.choose(chosen_nodes(selected, self.context.model_index), ours=ours)
-        self.bars.choose(i for i, m in enumerate(self._modules) if _touches(m.module, modules))
+        touched = [i for i, m in enumerate(self._modules) if _touches(m.module, modules)]
+        self.bars.choose(touched)
+        # A chosen row does not choose those of the modules around it.
+        chosen = [i for i in touched if not ours or inside(self._modules[i].module, modules)]
+        rows = [self.modules.shown_at(index) for index in chosen]
+        if not ours or set(rows) != set(self.module_table.chosen_rows()):
+            self.module_table.choose_rows(rows, reveal=not ours)
 
     def show_cpu(self) -> None:
         """Show the operators on the CPU."""
@@ -288,6 +296,7 @@ class CostPanel(ResultPanel):
         self.cards = FigureCards(content)
         self.tabs = Tabs(content)
         self.tabs.addTab(self._built_operations(), "Operations")
+        self.tabs.addTab(self._built_modules(), "Modules")
         self.places = CpuFallbackView(self.context, self)
         self.places.nodes_chosen.connect(self._on_nodes_chosen)
         self.tabs.addTab(self.places, "CPU operators")
@@ -330,7 +339,7 @@ class CostPanel(ResultPanel):
         self.depth_box.setMinimumContentsLength(len(_EVERY) + 2)
         self.depth_box.activated.connect(self._on_depth_chosen)
         self.bars = ModuleBars(
-            "Cycles by module", "estimated cycles", lambda i: _module_text(self._modules[i]), self
+            "Cycles by module", "estimated cycles", lambda i: describe_module(self._modules[i]), self
         )
         self.bars.bar_chosen.connect(self._on_bar_chosen)
         self.operations = FigureTableModel(OPERATION_COLUMNS, describe_operation, self)
@@ -358,6 +367,16 @@ class CostPanel(ResultPanel):
         split.setSizes([260, 220])
         return split
 
+    def _built_modules(self) -> QWidget:
+        """Return the table of modules, with names as long as the bars have them."""
+        self.modules = FigureTableModel(MODULE_COLUMNS, describe_module, self)
+        self.module_table = FigureView("Modules on the NPU", self.modules, self)
+        self.module_table.setItemDelegateForColumn(
+            MODULE_SHARE, BarDelegate(lambda: self.context.theme, Role.SHARE, self.module_table)
+        )
+        self.module_table.rows_chosen.connect(self._on_modules_chosen)
+        return self.module_table
+
     def _is_news(self, stage: StageId, folder: Path, current: bool) -> bool:
         before, self._keys[stage] = self._keys.get(stage), (folder, current)
         return before != self._keys[stage]
@@ -384,7 +403,8 @@ class CostPanel(ResultPanel):
         self._rows = operation_rows(value, snapshot.nodes_by_id if snapshot else None)
         self.operations.set_rows(self._rows)
         self.operation_table.setColumnHidden(DELEGATE, len(value.vela) < 2)
-        self.operation_table.set_look(theme, stale=not shown.current)
+        for table in (self.operation_table, self.module_table):
+            table.set_look(theme, stale=not shown.current)
         self.bars.set_stale(not shown.current)
         self.places.render_lowered(shown)
         self._show_depths()
@@ -400,18 +420,25 @@ class CostPanel(ResultPanel):
         if self.depth_box.count() != deepest:
             self.depth_box.clear()
             self.depth_box.addItems([f"depth {d}" for d in range(1, deepest)] + [_EVERY])
-            readable = [d for d in range(deepest) if len(roll_up(self._rows, d + 1)) <= _MOST_BARS]
+            readable = [d for d in range(deepest) if len(self._by_module(d + 1)) <= _MOST_BARS]
             kept = max(readable, default=0)
         self.depth_box.setCurrentIndex(kept)
         self._on_depth_chosen(kept)
 
     def _on_depth_chosen(self, index: int) -> None:
-        self._modules = roll_up(self._rows, index + 1)
+        self._modules = self._by_module(index + 1)
+        self.modules.set_rows(self._modules)
         cycles = np.asarray([m.cycles for m in self._modules], np.float64)
-        self.bars.render_bars([m.name for m in self._modules], cycles)
+        self.bars.render_bars(list(map(module_name, self._modules)), cycles)
         number = len(self._modules)
         self.bars_note.setText(f"{number} modules; scroll to see all" if number > 8 else "")
         self.render_selection(self.context.selection.value)
+
+    def _by_module(self, depth: int) -> list[ModuleCycles]:
+        return by_module((row.operation for row in self._rows), depth)
+
+    def _on_modules_chosen(self, shown: Sequence[int]) -> None:
+        self._choose_modules([self._modules[self.modules.source_row(row)].module for row in shown])
 
     def _on_bar_chosen(self, bar: int) -> None:
         self._choose_modules([self._modules[bar].module])
@@ -483,16 +510,6 @@ def _cycles_text(value: LowerResult) -> str:
         lines.append(f"{row.title}: {count(cycles)} cycles too many. {row.fault}")
     lines += [efficiency_text(report) for report in value.vela if report.ideal_cycles]
     return "\n".join(lines)
-
-
-def _module_text(cost: ModuleCost) -> str:
-    return "\n".join(
-        (
-            cost.name,
-            f"{count(cost.cycles)} cycles, {percent(cost.share)} of all",
-            f"{cost.operations} operations, estimated by Vela",
-        )
-    )
 
 
 def _touches(module: str, modules: frozenset[str]) -> bool:

@@ -1,46 +1,21 @@
-"""Columns of the operations on the NPU and on the CPU, and their cost by module."""
+"""Columns of the operations on the NPU and on the CPU, and of their modules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from ui.shared.npu_operations import UNMATCHED, OperationRow
+from ui.shared.npu_operations import UNMATCHED, OperationRow, efficiency_lines
 from ui.shared.number_format import DASH, count, percent
 from ui.shared.sortable_table import Column
 from workbench.graph.labels import operator_name
-from workbench.results import CpuNode
+from workbench.results import CpuNode, ModuleCycles
 from workbench.targets.ethos_u.efficiency import CAUSES
+from workbench.text import plural
 
 
-@dataclass(frozen=True)
-class ModuleCost:
-    """The summed cost of the operations of a module; "" is operations without a module."""
-
-    module: str
-    cycles: int
-    operations: int
-    share: float | None
-
-    @property
-    def name(self) -> str:
-        """The module's name, or a placeholder for none."""
-        return self.module or UNMATCHED
-
-
-def roll_up(rows: Iterable[OperationRow], depth: int) -> list[ModuleCost]:
-    """Return the cost by module in execution order, with names cut to ``depth`` parts."""
-    cycles: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    for row in rows:
-        name = ".".join(row.operation.module.split(".")[:depth])
-        cycles[name] = cycles.get(name, 0) + row.operation.cycles
-        counts[name] = counts.get(name, 0) + 1
-    total = sum(cycles.values())
-    return [
-        ModuleCost(name, spent, counts[name], spent / total if total else None)
-        for name, spent in cycles.items()
-    ]
+def module_name(cost: ModuleCycles) -> str:
+    """Return the name of a module, or a placeholder for none."""
+    return cost.module or UNMATCHED
 
 
 def depths(rows: Iterable[OperationRow]) -> int:
@@ -142,6 +117,32 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
     Column("Name", lambda r: r.operation.name),
 )
 
+MODULE_COLUMNS: tuple[Column[ModuleCycles], ...] = (
+    Column("Module", module_name),
+    Column("Operations", lambda m: count(m.operations), lambda m: m.operations, "Operations on the NPU"),
+    Column("Cycles", lambda m: count(m.cycles), lambda m: m.cycles, "Estimated cycles, memory included"),
+    Column(
+        "Share",
+        lambda m: percent(m.share),
+        lambda m: m.share,
+        "Fraction of all cycles",
+        share=lambda m: m.share,
+    ),
+    Column(
+        "Efficiency",
+        lambda m: percent(m.efficiency, 0),
+        lambda m: m.efficiency,
+        "Limits of the device for its operations, one after another, as a part of its cycles",
+    ),
+    Column(
+        "Above the limit",
+        lambda m: count(m.cycles - m.ideal_cycles),
+        lambda m: m.cycles - m.ideal_cycles,
+        "Cycles beyond the limits of the device",
+    ),
+    Column("Lost to", lambda m: CAUSES.get(m.cause, DASH), None, "Why the efficiency is below one half"),
+)
+
 CPU_COLUMNS: tuple[Column[CpuNode], ...] = (
     Column("Operator", lambda r: operator_name(r.op)),
     Column("Reason", lambda r: r.reason),
@@ -153,8 +154,21 @@ SHARE, DELEGATE = (
     next(place for place, column in enumerate(OPERATION_COLUMNS) if column.title == title)
     for title in ("Share", "Delegate")
 )
+MODULE_SHARE = next(place for place, column in enumerate(MODULE_COLUMNS) if column.title == "Share")
 
 
 def describe_cpu_node(row: CpuNode) -> str:
     """Return the tooltip of a row of the operators on the CPU."""
     return f"{row.node}\n{row.op}\n{row.reason}"
+
+
+def describe_module(cost: ModuleCycles) -> str:
+    """Return the figures of a module, one per line."""
+    return "\n".join(
+        (
+            module_name(cost),
+            f"{count(cost.cycles)} cycles, {percent(cost.share)} of all",
+            *efficiency_lines(cost),
+            f"{plural(cost.operations, 'operation')}, estimated by Vela",
+        )
+    )

@@ -126,7 +126,8 @@ class Annotations(QObject):
             return
         values = dict(data.numbers[measure.id])
         old, is_log = self._view.surface.marks.overlay, self._overlay.is_log
-        new = Overlay(values, measure.legend, is_log, measure.merge, measure.middle)
+        weights = data.numbers.get(measure.weigher, {})
+        new = Overlay(values, measure.legend, is_log, measure.merge, measure.middle, weights=weights)
         is_same = old is not None and (old.title, old.is_log) == (new.title, new.is_log)
         self._view.surface.set_overlay(new.brushed(old.brush) if old and is_same else new)
 

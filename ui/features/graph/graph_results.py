@@ -59,7 +59,7 @@ class Measure:
     ``how`` is its origin. ``log`` is None if a logarithmic scale makes no sense, else
     whether the initial scale is logarithmic. ``assigned`` is the assigned fraction of the total.
     ``middle`` is the centre of a diverging scale. ``exact`` has values by level that need no
-    translation.
+    translation. ``weigher`` is the id of the measure by which the merge "mean" weighs.
     """
 
     id: str
@@ -72,6 +72,7 @@ class Measure:
     assigned: float = 1.0
     middle: float | None = None
     exact: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    weigher: str = ""
 
     @property
     def legend(self) -> str:
@@ -171,10 +172,13 @@ def _efficiency(rows: Sequence[CompiledRow], level: str) -> list[Measure]:
 
     def measure(name: str, title: str, values: Mapping[str, dict[str, float]], merge: Merge) -> Measure:
         exact = {DEVICE: values[DEVICE]} if values[DEVICE] else {}
-        return Measure(name, title, "estimated", values[""], level, merge, False, exact=exact)
+        weigher = "cycles" if merge == "mean" else ""
+        return Measure(
+            name, title, "estimated", values[""], level, merge, False, exact=exact, weigher=weigher
+        )
 
     return [
-        measure("efficiency", "Efficiency [%]", shares, "lowest"),
+        measure("efficiency", "Efficiency [%]", shares, "mean"),
         measure("lost_cycles", "Cycles above the device's limit", lost, "sum"),
     ]
 

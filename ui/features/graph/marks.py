@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from workbench.graph.hierarchy import Hierarchy
 
 
-Merge = Literal["sum", "lowest", "highest", "farthest"]
+Merge = Literal["sum", "lowest", "highest", "farthest", "mean"]
 # Perceptually uniform and safe for colour-blind users: five stops of cividis (Nuñez et al. 2018),
 # and for diverging scales ColorBrewer's PuOr (Harrower and Brewer 2003).
 _STOPS = ("#00224e", "#434e6c", "#7d7c78", "#bcae6c", "#fee838")
@@ -31,8 +31,8 @@ class Overlay:
     """A number per operation, drawn as colour. ``is_log`` spreads small values.
 
     ``merge`` is how a closed group combines values: their sum as a fraction of the total,
-    the lowest, the highest, or the value farthest from zero. With "lowest", the lowest value
-    has the brightest colour.
+    the lowest, the highest, the value farthest from zero, or the mean by ``weights``. With "lowest"
+    and "mean", the lowest value has the brightest colour.
     With ``middle`` the scale is diverging and symmetric around it.
     ``brush`` is the coloured part of the scale in [0, 1].
     """
@@ -43,6 +43,7 @@ class Overlay:
     merge: Merge = "sum"
     middle: float | None = None
     brush: tuple[float, float] | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
     low: float = field(init=False, default=0.0)
     high: float = field(init=False, default=1.0)
     total: float = field(init=False, default=0.0)
@@ -95,7 +96,7 @@ class Overlay:
         """Return the colour of a position between the lowest (0) and the highest (1)."""
         if self.middle is not None:
             return ramp(level, _TURNING)
-        return ramp(1.0 - level if self.merge == "lowest" else level)
+        return ramp(1.0 - level if self.merge in {"lowest", "mean"} else level)
 
 
 def ramp(level: float, stops: tuple[str, ...] = _STOPS) -> QColor:
@@ -184,15 +185,18 @@ class Marks:
         return Chip(label, f"{label} {TIMES}{count}", wish)
 
     def amount(self, item: str, hierarchy: Hierarchy) -> float | None:
-        """Return an operation's overlay value; of a group the sum, or the lowest or highest."""
+        """Return an operation's overlay value; of a group as the overlay merges them."""
         if self.overlay is None:
             return None
         if item not in self._amounts:
             values, overlay = self.overlay.values, self.overlay
-            amounts = [values[leaf] for leaf in hierarchy.leaves(item) if leaf in values]
+            leaves = [leaf for leaf in hierarchy.leaves(item) if leaf in values]
             if overlay.brush is not None and item in hierarchy.groups:
-                amounts = [value for value in amounts if overlay.is_brushed(value)]
-            self._amounts[item] = _merged(amounts, overlay.merge)
+                leaves = [leaf for leaf in leaves if overlay.is_brushed(values[leaf])]
+            if overlay.merge == "mean":
+                self._amounts[item] = _mean(leaves, values, overlay.weights)
+            else:
+                self._amounts[item] = _merged([values[leaf] for leaf in leaves], overlay.merge)
         return self._amounts[item]
 
     def share(self, item: str, hierarchy: Hierarchy) -> float | None:
@@ -249,6 +253,12 @@ class Marks:
         if leaves and all(leaf in self.reasons for leaf in leaves):
             return self.reasons[leaves[0]]
         return None
+
+
+def _mean(names: list[str], values: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
+    """Return the mean of values by their weights; None where nothing weighs."""
+    weight = math.fsum(weights.get(name, 0.0) for name in names)
+    return math.fsum(values[name] * weights.get(name, 0.0) for name in names) / weight if weight else None
 
 
 def _merged(values: list[float], merge: Merge) -> float | None:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QHBoxLayout, QPushButton, QV
 from ui.features.timeline.timeline_plot import TimelinePlot
 from ui.shared.file_dialogs import ask_to_save
 from ui.shared.labels import Label
-from ui.shared.npu_operations import OperationRow, describe_operation, operation_rows
+from ui.shared.npu_operations import OperationRow, describe_operation, efficiency_lines, operation_rows
 from ui.shared.number_format import count, percent
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.simulation_text import origin_of
@@ -25,6 +25,7 @@ from workbench.files import write_file
 from workbench.graph.labels import operator_name
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.results import GRAPH_FILE, PROGRAM_FILE, CpuNode, LowerResult, SimulationResult
+from workbench.targets.ethos_u.efficiency import by_module
 from workbench.text import plural
 
 _MOST_LINES = 12
@@ -47,6 +48,8 @@ def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
         sentences.append(
             "Dark: computing. Memory access times within an operation are unknown and drawn from its start."
         )
+        if any(span.operation.cause for span in shown.spans):
+            sentences.append("Red on the NPU: below half of the device's limit.")
     else:
         sentences.append("Nothing runs on the NPU.")
     if shown.stops:
@@ -76,6 +79,8 @@ def sums_sentence(shown: Timeline, indices: Sequence[int], nodes: Sequence[CpuNo
             f"{count(sums.external)} cycles estimated"
         )
         parts.append(f"{count(sums.macs)} MACs")
+        (together,) = by_module((shown.spans[index].operation for index in indices), depth=0)
+        parts += efficiency_lines(together)
         most_first = sorted(sums.bounds.items(), key=lambda pair: -pair[1])
         if most_first:
             parts.append("bound by " + ", ".join(f"{what} ({count(n)})" for what, n in most_first))

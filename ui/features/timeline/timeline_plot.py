@@ -14,10 +14,13 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter
 from PySide6.QtWidgets import QWidget
 
 from ui.shared.chart import Chart, ViewKeys, pen, wash
+from ui.shared.npu_operations import efficiency_lines
 from ui.shared.number_format import percent
 from ui.shared.theme import Theme
 from workbench.analysis.timeline import Slice, Timeline, commands, layers, modules
 from workbench.graph.labels import operator_name
+from workbench.results import ModuleCycles
+from workbench.targets.ethos_u.efficiency import by_module
 
 # Smaller coverage of a pixel column is rounding error.
 _NOTHING = 1e-6
@@ -215,6 +218,8 @@ class TimelinePlot(Chart):
         for kind, (lane, _) in _NESTED.items():
             lanes |= {f"{kind} even": lane, f"{kind} odd": lane}
         self._bars = {kind: LaneBars(lane) for kind, lane in lanes.items()}
+        lows = {"operations": NPU, "layers": LAYERS, "modules": MODULES}
+        self._bars |= {f"{kind} low": LaneBars(lane) for kind, lane in lows.items()}
         self._bars["cpu"] = LaneBars(CPU, is_solid=True)
         self._bars["chosen"] = LaneBars((EXTERNAL[0] - _RIM, LAYERS[1] + _RIM))
         self._bars["rim"] = LaneBars((LAYERS[1] + _RIM, LAYERS[1] + 2 * _RIM), is_solid=True)
@@ -284,6 +289,12 @@ class TimelinePlot(Chart):
         }
         for kind in self._nested_names:
             fills |= {f"{kind} even": wash(theme.muted, 0.2), f"{kind} odd": wash(theme.muted, 0.34)}
+        # Over the blue of the NPU a thin red would be violet.
+        fills |= {
+            "operations low": wash(theme.bad, 0.55),
+            "layers low": wash(theme.bad, 0.3),
+            "modules low": wash(theme.bad, 0.3),
+        }
         for kind, colour in fills.items():
             self._bars[kind].set_colour(colour)
         self._lines.setPen(pen(theme.muted, is_dashed=True))
@@ -300,6 +311,7 @@ class TimelinePlot(Chart):
         spans, edges = self.timeline.spans, self.timeline.edges
         self._bars["even"].set_bars(edges[::2])
         self._bars["odd"].set_bars(edges[1::2])
+        self._draw_low("operations", edges, (bool(span.operation.cause) for span in spans))
         texts = tuple((s.operation.operator, s.operation.module) for s in spans)
         self._names.set_names(edges, texts, NPU)
         figures = np.asarray(
@@ -321,8 +333,23 @@ class TimelinePlot(Chart):
             self._bars[f"{kind} even"].set_bars(edges[::2])
             self._bars[f"{kind} odd"].set_bars(edges[1::2])
             if kind in self._nested_names:
+                self._draw_low(kind, edges, (bool(self._together(part).cause) for part in slices))
                 texts = tuple((s.name,) for s in slices)
                 self._nested_names[kind].set_names(edges, texts, lane)
+
+    def _together(self, part: Slice) -> ModuleCycles:
+        """Return the operations of a layer or module as one."""
+        inside = self.timeline.spans[part.first : part.last + 1]
+        (together,) = by_module((span.operation for span in inside), depth=0)
+        return together
+
+    def _draw_low(self, kind: str, edges: NDArray[np.float64], is_low: Iterable[bool]) -> None:
+        """Draw over the bars of a lane that stay below half of the device's limit.
+
+        The limit is compared with the estimate, which an axis of measured cycles does not show.
+        """
+        low = np.asarray(list(is_low), bool) & (not self.timeline.is_measured)
+        self._bars[f"{kind} low"].set_bars(edges[low])
 
     def _slice_at(self, point: QPointF) -> Slice | None:
         """Return the layer, module or command at a point."""
@@ -372,7 +399,10 @@ class TimelinePlot(Chart):
         if self.timeline.npu_cycles:
             lines[1] += f", {percent(cycles / self.timeline.npu_cycles)} of the NPU's"
         number = part.last - part.first + 1
-        lines.append(f"{number} operations" if number > 1 else self._describe_span(part.first))
+        if number > 1:
+            lines += [*efficiency_lines(self._together(part)), f"{number} operations"]
+        else:
+            lines.append(self._describe_span(part.first))
         return "\n".join(lines)
 
     def _on_picked(self, x: float, y: float, adds: bool) -> None:

@@ -12,10 +12,11 @@ from collections import Counter
 from math import ceil
 from typing import TYPE_CHECKING
 
+from workbench.results.cost import ModuleCycles
 from workbench.targets.ethos_u.devices import family_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Sequence
 
     from workbench.results import VelaOperation, VelaReport
     from workbench.results.cost import CycleCause
@@ -76,40 +77,91 @@ def with_limits(report: VelaReport, device: str) -> VelaReport:
         if operation.weight_bytes
     )
     ideal = max(1, ceil(macs / _macs(device)), ceil(weights / _ports(device)[1]))
-    lost = Counter[str]()
-    for operation in operations:
-        lost[operation.cause] += operation.cycles - operation.ideal_cycles
-    lost.pop("", None)
-    cause = max(lost, key=lambda name: lost[name], default="")
     efficiency = _ratio(ideal, report.cycles_total)
     return report.model_copy(
         update={
             "operations": operations,
             "ideal_cycles": ideal,
             "efficiency": efficiency,
-            "cause": cause if efficiency < _LOW else "",
+            "cause": _main_cause(operations, efficiency),
         }
     )
 
 
-def lost_cycles(reports: Iterable[VelaReport]) -> Iterator[tuple[CycleCause, int]]:
-    """Yield each cause with the cycles that operations take beyond their limits, largest first."""
+def by_module(operations: Iterable[VelaOperation], depth: int | None = None) -> list[ModuleCycles]:
+    """Return the cycles of each module in execution order, with its limit and what keeps it away.
+
+    The limit of a module is that of its operations one after another: of copies, layouts and
+    elementwise operations too, unlike that of a program.
+
+    Args:
+        operations: Those of all delegates of a program.
+        depth: To how many parts module names are cut: None for whole names, 0 for all together.
+    """
+    modules: dict[str, list[VelaOperation]] = {}
+    for operation in operations:
+        name = ".".join(operation.module.split(".")[:depth])
+        modules.setdefault(name, []).append(operation)
+    total = sum(o.cycles for inside in modules.values() for o in inside)
+    return [_module(name, inside, total) for name, inside in modules.items()]
+
+
+def _module(name: str, operations: Sequence[VelaOperation], total: int) -> ModuleCycles:
+    cycles = sum(operation.cycles for operation in operations)
+    ideal = sum(operation.ideal_cycles for operation in operations)
+    efficiency = _ratio(ideal, cycles)
+    return ModuleCycles(
+        module=name,
+        operations=len(operations),
+        cycles=cycles,
+        share=cycles / total if total else 0.0,
+        ideal_cycles=ideal,
+        efficiency=efficiency,
+        cause=_main_cause(operations, efficiency),
+    )
+
+
+def _main_cause(operations: Iterable[VelaOperation], efficiency: float) -> CycleCause:
+    """Return what most cycles of operations are lost to; "" where half of them are not lost."""
+    lost = lost_cycles(operations)
+    return next((cause for cause, _ in lost), "") if efficiency < _LOW else ""
+
+
+def lost_cycles(operations: Iterable[VelaOperation]) -> list[tuple[CycleCause, int]]:
+    """Return each cause with the cycles that operations take beyond their limits, largest first."""
     lost: Counter[CycleCause] = Counter()
-    for operation in (operation for report in reports for operation in report.operations):
+    for operation in operations:
         if operation.cause:
             lost[operation.cause] += operation.cycles - operation.ideal_cycles
-    yield from lost.most_common()
+    return lost.most_common()
 
 
 def efficiency_text(report: VelaReport) -> str:
     """Return how near a program is to the limits of the device, and what keeps it away."""
     text = f"{report.efficiency:.0%} of the device's limit of {report.ideal_cycles:,} cycles"
-    lost = list(lost_cycles([report]))
+    lost = lost_cycles(report.operations)
     if report.efficiency >= _LOW or not lost:
         return text
     cause, cycles = lost[0]
     share = cycles / report.cycles_total
     return f"{text}; {share:.0%} of the cycles are lost to {CAUSES[cause]}"
+
+
+# So many modules are named, each that loses such a part of all cycles.
+_NAMED_MODULES, _LEAST_LOST = 3, 0.05
+
+
+def module_texts(modules: Iterable[ModuleCycles]) -> list[str]:
+    """Return the modules below half of their limit that lose most, with what they lose it to."""
+    modules = list(modules)
+    least = _LEAST_LOST * sum(module.cycles for module in modules)
+    low = [module for module in modules if module.cause and module.cycles - module.ideal_cycles >= least]
+    low.sort(key=lambda module: module.ideal_cycles - module.cycles)
+    return [
+        f"{module.module or '(no module)'}: {module.efficiency:.0%} of its limit, "
+        f"{module.cycles - module.ideal_cycles:,} cycles above it, most lost to {CAUSES[module.cause]}"
+        for module in low[:_NAMED_MODULES]
+    ]
 
 
 def _parts(operations: Iterable[VelaOperation]) -> Counter[tuple[str, str]]:
