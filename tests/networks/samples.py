@@ -25,6 +25,10 @@ def sequences_8():
     yield from _samples((1, 8, 16))
 
 
+def signals_32():
+    yield from _samples((1, 32))
+
+
 def rows_8():
     yield from _samples((1, 4, 8))
 
