@@ -247,8 +247,8 @@ def accuracy_of(
 
 
 _ADVICE = (
-    "Parts of an output that share one range lose the small ones: workbench suggest PROJECT "
-    "--apply split_output returns them one by one."
+    "Parts of an output that share one range lose the small ones: the suggestion split_output "
+    "returns them one by one."
 )
 
 
