@@ -27,6 +27,17 @@ def _made(build, *shape):
     return build().eval(), (torch.randn(shape),)
 
 
+def clipped():
+    """A convolution clipped to the range of a probability."""
+    return _made(
+        lambda: _Net(nn.Conv2d(3, 6, 3), lambda self, x: self.clip(self.layer(x)), clip=nn.Hardtanh(0, 1)),
+        1,
+        3,
+        8,
+        8,
+    )
+
+
 def halves():
     """Means of four values on both sides of zero: a quarter of them lies halfway."""
 

@@ -265,7 +265,8 @@ def second_decibel(engine, *given, **options):
 
 @pytest.mark.slow
 def test_that_weights_that_are_used_twice_are_wrong_without_the_correction(engine):
-    assert second_decibel(engine, "called_twice", own_weights=False) < 30
+    assert engine.run(network("called_twice", own_weights=False), "evaluate") == "failed"
+    assert engine.failure.code == "prepared-program-differs"
 
 
 @pytest.mark.slow
@@ -284,7 +285,8 @@ def test_that_a_batch_norm_is_not_folded_into_what_others_read(engine):
 
 @pytest.mark.slow
 def test_that_a_batch_norm_is_folded_into_what_others_read_without_the_correction(engine):
-    assert decibel(engine, "normed_beside", foldable_norms=False) < 15
+    assert engine.run(network("normed_beside", foldable_norms=False), "evaluate") == "failed"
+    assert engine.failure.code == "prepared-program-differs"
 
 
 def test_that_batch_norms_are_folded_into_whatever_stands_before_them(engine):
@@ -349,23 +351,6 @@ def test_that_what_vela_compiles_wrongly_is_compiled_rightly(engine, name, confi
 def test_that_vela_compiles_it_wrongly_without_the_correction(engine, name, config, device, correction):
     wrong = engine.verified(network(name, config, device, **{correction: False})).compiled
     assert wrong.equal < wrong.elements
-
-
-@pytest.mark.slow
-def test_that_an_output_that_is_read_inside_too_is_kept(engine):
-    made = network("pooled_beside")
-    assert_right(engine, made)
-    assert worst(engine, "pooled_beside") <= 1
-    assert len(places(engine, made, "outputs_kept")) == 1
-
-
-@pytest.mark.slow
-def test_that_an_output_that_is_lost_without_the_correction_is_named(engine):
-    lost = engine.verified(network("pooled_beside", outputs_kept=False)).compiled
-    (fault,) = lost.findings
-    assert fault.code == "npu-output-missing"
-    # It names the lost value's operator and module, not only the delegate.
-    assert "in module layer" in fault.message
 
 
 @pytest.mark.slow
@@ -537,9 +522,3 @@ def test_that_a_padding_by_nothing_is_left_out(engine):
 def test_that_pools_of_one_image_are_those_of_a_batch_of_one(engine):
     assert worst(engine, "pools_of_one_image") <= 1
     assert engine.run(network("pools_of_one_image", plain_operators=False), "prepare") == "failed"
-
-
-@pytest.mark.slow
-def test_that_a_padding_by_nothing_does_not_lower_without_the_correction(engine):
-    made = network("padded_by_nothing", plain_operators=False)
-    assert engine.run(made, "lower") == "failed"

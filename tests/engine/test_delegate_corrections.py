@@ -130,6 +130,12 @@ def test_that_a_program_is_not_right_without_its_correction(engine, name, config
 
 
 @pytest.mark.slow
+def test_that_an_output_that_is_lost_without_the_correction_is_named(engine):
+    lost = engine.verified(network("pooled_and_turned", "a8w8", U55, outputs_kept=False)).compiled
+    assert [fault.code for fault in lost.findings] == ["npu-output-missing"]
+
+
+@pytest.mark.slow
 def test_that_a_product_is_copied_before_it_is_flipped(engine):
     """Without the copy, the process of the compiler ends."""
     made = network("flipped_product", "a8w8", "ethos-u85-2048")

@@ -204,3 +204,24 @@ def linears_from_addmm(module: fx.GraphModule, quantizer: EthosUQuantizer) -> li
         write.replace(write(_ATEN.linear.default, node.args[1], turned, node.args[0]))
         done.append(node.name)
     return finished(module, done)
+
+
+def clamps_from_hardtanh(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Take a hardtanh with a lower limit alone as a clamp.
+
+    Fault: An upper limit of 1 is the default of hardtanh, and a program does not name it. Where the
+        lower limit is 0, ExecuTorch reads the upper one all the same, and lowering ends ("tuple
+        index out of range").
+    Instead: It is written as a clamp, which names both limits.
+    Right because: Both are the same function.
+    Network: torch.nn.Hardtanh(0, 1)(conv(x))
+    Tools: executorch 1.5.1
+    """
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, _ATEN.hardtanh.default, _ATEN.hardtanh_.default):
+        if len(node.args) == 2 and not node.kwargs:
+            write = Writer(module, node)
+            write.replace(write(_ATEN.clamp.default, node.args[0], float(node.args[1]), 1.0))
+            done.append(node.name)
+    return finished(module, done)
