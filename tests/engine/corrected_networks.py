@@ -454,6 +454,17 @@ def even_kernel():
 
 
 @seeded
+def scaled_second_call():
+    """A convolution that is called twice, with a factor behind the second call."""
+
+    def run(self, x):
+        first = self.layer(x + torch.zeros_like(x))
+        return first - 0.5 * self.other(self.other(first))
+
+    return made(lambda: _Layer(conv(3, 6), run, other=conv(6, 6)), 1, 3, 8, 8)
+
+
+@seeded
 def least():
     """The least value of each row."""
     return made(lambda: _Layer(conv(3, 6), lambda self, x: self.layer(x).amin(-1)), 1, 3, 9, 9)

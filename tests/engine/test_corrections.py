@@ -270,6 +270,13 @@ def test_that_weights_that_are_used_twice_are_wrong_without_the_correction(engin
 
 
 @pytest.mark.slow
+def test_that_a_factor_behind_one_of_two_calls_is_kept(engine):
+    assert decibel(engine, "scaled_second_call") > 30
+    assert engine.run(network("scaled_second_call", own_weights=False), "evaluate") == "failed"
+    assert engine.failure.code == "prepared-program-differs"
+
+
+@pytest.mark.slow
 def test_that_a_batch_norm_is_folded_into_weights_that_are_used_twice(engine):
     assert second_decibel(engine, "called_twice") > 30
     made = network("called_twice")

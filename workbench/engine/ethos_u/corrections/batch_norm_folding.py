@@ -42,15 +42,17 @@ def made_foldable(
 
 
 def own_weights(module: fx.GraphModule) -> list[str]:
-    """Fold a batch norm into weights that are used twice.
+    """Fold a batch norm or a factor into weights that are used twice.
 
     Fault: Where a convolution with a batch norm is called twice, as in siamese networks and heads
         that levels share, the batch norm of the first call is folded into it and those of the other
-        calls are lost: the quantized model is another one.
+        calls are lost: the quantized model is another one. A factor behind one of two calls can be
+        lost too.
     Instead: Every call has weights of its own before folding; equal ones are one again in the
         compiled program.
-    Right because: Each call is folded with its own batch norm.
-    Network: bn_a(conv(x)) + bn_b(conv(y)) in a8w8
+    Right because: Each call is folded with its own batch norm or factor.
+    Network: bn_a(conv(x)) + bn_b(conv(y)) in a8w8; v = conv(x + torch.zeros_like(x)), then v - 0.5
+        * other(other(v))
     Reported: https://github.com/pytorch/ao/pull/2795
     Tools: torchao 0.18.0
     """
@@ -60,7 +62,8 @@ def own_weights(module: fx.GraphModule) -> list[str]:
             if isinstance(given, fx.Node) and given.op == "get_attr":
                 uses[str(given.target)] = uses.get(str(given.target), 0) + 1
     done = list[str]()
-    for node in {source: None for _, source in _folded(module)}:
+    sources = [*(source for _, source in _folded(module)), *_scaled(module)]
+    for node in dict.fromkeys(sources):
         for index in _WEIGHTS:
             given = node.args[index] if index < len(node.args) else None
             value = constant_of(module, given)
@@ -138,6 +141,15 @@ def _folded(module: fx.GraphModule) -> Iterator[tuple[fx.Node, fx.Node]]:
         source: Any = norm.args[0]
         if _is_folded(module, norm):
             yield norm, source
+
+
+def _scaled(module: fx.GraphModule) -> Iterator[fx.Node]:
+    """Yield the convolutions whose only reader multiplies them by a number."""
+    for product in floating_calls(module, _ATEN.mul.Tensor, _ATEN.mul.Scalar):
+        for source, factor in (product.args, product.args[::-1]):
+            is_scaled = isinstance(factor, int | float) and isinstance(source, fx.Node)
+            if is_scaled and len(source.users) == 1 and _is_conv_or_conv_transpose_node(source):
+                yield source
 
 
 def _is_folded(module: fx.GraphModule, norm: fx.Node) -> bool:
