@@ -200,12 +200,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked.add_argument("--write", action="store_true", help="measure what has no figures, write the page")
     asked.add_argument("--check", action="store_true", help="measure what has figures again")
     parser.add_argument("--only", default="", help="rows whose key contains this")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     figures = kept()
-    rows = [row for row in ROWS if given.only in row.key and (row.key in figures) == given.check]
+    rows = [row for row in ROWS if options.only in row.key and (row.key in figures) == options.check]
     worse = 0
     for row, found in _each(rows):
-        if given.check:
+        if options.check:
             told = complaint(figures[row.key], found)
             worse += bool(told)
             sys.stdout.write(f"{row.key}: {told}\n" if told else "")
@@ -214,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             text = json.dumps({r.key: figures[r.key] for r in ROWS if r.key in figures}, indent=1)
             KEPT.write_text(f"{text}\n", encoding="utf-8")
             sys.stderr.write(f"{row.key}: {found}\n")
-    if given.write:
+    if options.write:
         PAGE.write_text(page(figures), encoding="utf-8")
     return int(worse > 0)
 

@@ -150,12 +150,12 @@ def begun(tmp_path):
         assert main(["new", str(path), *options]) == 0
         code, weights = tmp_path / "mine_model.py", tmp_path / "mine_weights.safetensors"
         code.write_text(code.read_text().replace('"n_layers": 2', '"n_layers": 1'))
-        kept = {
+        tensors = {
             name: torch.full_like(v, CACHE_SCALE) if name.endswith("_cache_scales") else v
             for name, v in load_file(weights).items()
             if ".layers.1." not in name
         }
-        save_file(kept, weights)
+        save_file(tensors, weights)
         # The last token of a text is read by nobody: it is what follows.
         (tmp_path / "mine_calibration.txt").write_text(PROMPT + ".")
         project = store.load(path)

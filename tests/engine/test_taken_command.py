@@ -114,6 +114,6 @@ def test_that_a_project_without_an_equal_command_says_every_reason(tmp_path):
     assert any("one config for all modules" in message for message in said)
     assert any("option optimise" in message for message in said)
     assert any("option cop_format" in message for message in said)
-    given = give_command(OpenProject(project("small"), tmp_path), tmp_path / "x.py")[0]
-    assert len(given) == 1
-    assert "--non_strict_export" in given[0]
+    commands = give_command(OpenProject(project("small"), tmp_path), tmp_path / "x.py")[0]
+    assert len(commands) == 1
+    assert "--non_strict_export" in commands[0]

@@ -12,7 +12,7 @@ from workbench.analysis.timeline import Timeline, timeline
 from workbench.api.projects import plan as plan_of
 from workbench.api.projects import require_valid, saved_path
 from workbench.deploy import overlays as overlay
-from workbench.deploy.boards import placed_as
+from workbench.deploy.boards import with_placement
 from workbench.deploy.firmware_files import file_stem
 from workbench.errors import Place, failure
 from workbench.files import write_file
@@ -136,7 +136,7 @@ def script(
     project, lowered = opened.project, planned.of("lower")
     if lowered.state == "cached":
         placement = load_result(LowerResult, results.folder(lowered.key)).placement
-        project = placed_as(OpenProject(project, opened.folder), placement).project
+        project = with_placement(OpenProject(project, opened.folder), placement).project
     ranges = read_chosen(opened.project, results.folder(calibrated.key), MethodRanges())[0]
     improved = None
     if project.improves() and planned.of("prepare").state == "cached":
@@ -269,6 +269,6 @@ def trace(opened: OpenProject, lowered: LowerResult, line: Timeline) -> bytes:
     Raises:
         WorkbenchError: The project's own .ini, which has the clock, is missing or invalid.
     """
-    choice = placed_as(opened, lowered.placement).project.target
+    choice = with_placement(opened, lowered.placement).project.target
     clock = clock_of(target_of(choice.id).complete(choice), opened.folder)
     return overlay.perfetto_trace(line, clock, opened.project.name)

@@ -137,12 +137,12 @@ def _in_toolchain(project: Project) -> Project:
     return edits.set_toolchain(project, name, title_of(tools_of(name)) if name else "")
 
 
-def _on_device(opened: OpenProject, given: Mapping[str, Any]) -> Project:
+def _on_device(opened: OpenProject, changes: Mapping[str, Any]) -> Project:
     """Return the project with the options of its new device, and its new board."""
     project = opened.project
     target_of(project.target.id)
-    named = "target" in given or "target.id" in given
-    if "board" in given and project.board:
+    named = "target" in changes or "target.id" in changes
+    if "board" in changes and project.board:
         return boards.put(opened, project.board, project.target.id if named else "")
     choice = target_of(project.target.id).complete(TargetChoice(id=project.target.id), opened.folder)
     return edits.set_target(project, choice) if named else project

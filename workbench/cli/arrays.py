@@ -236,14 +236,14 @@ def perform(
     Raises:
         WorkbenchError: the only job was rejected, or the batch is not a list of jobs.
     """
-    given = {key: value for key, value in job.items() if value is not None}
+    named = {key: value for key, value in job.items() if value is not None}
     if options.batch is None:
-        (result,) = ask_about([given])["results"]
+        (result,) = ask_about([named])["results"]
         if "error" in result:
             raise WorkbenchError(ErrorInfo.model_validate(info) for info in result["infos"])
         _show(options, {key: value for key, value in result.items() if key != "index"}, [result])
         return EXIT_DONE
-    jobs = [{**given, **j} if isinstance(j, dict) else j for j in read_jobs(options.batch)]
+    jobs = [{**named, **j} if isinstance(j, dict) else j for j in read_jobs(options.batch)]
     results = ask_about(jobs)["results"]
     for result in results:
         result.pop("infos", None)

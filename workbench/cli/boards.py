@@ -202,10 +202,10 @@ def _link(options: argparse.Namespace) -> BoardLink:
         "elf": options.elf,
         "timeout_s": options.timeout,
     }
-    given = {name: value for name, value in named.items() if value is not None}
+    settings = {name: value for name, value in named.items() if value is not None}
     known = load_settings().board
     before = {} if known is None else known.model_dump()
-    if not {**before, **given}.get("port"):
+    if not {**before, **settings}.get("port"):
         raise failure(
             "No serial port given.",
             "Add --port, or remember it: workbench board set --port PORT --flash COMMAND.",
@@ -213,14 +213,14 @@ def _link(options: argparse.Namespace) -> BoardLink:
             code="board-not-configured",
         )
     for name in ("baud", "timeout_s"):
-        if name in given and not given[name] > 0:
+        if name in settings and not settings[name] > 0:
             flag = name.removesuffix("_s")
             raise failure(
                 f"--{flag} must be greater than 0.",
                 where=Place(kind="option", id=flag),
                 code="board-option-invalid",
             )
-    return BoardLink.model_validate({**before, **given})
+    return BoardLink.model_validate({**before, **settings})
 
 
 def _set_link(options: argparse.Namespace) -> int:
@@ -247,9 +247,9 @@ def _run_on_board(options: argparse.Namespace) -> int:
         outcome = api.run_on_board(opened, _link(options), log=options.log, live=show)
     if outcome.history_problem is not None:
         print_infos([outcome.history_problem], "warning")
-    kept = api.remember_run(opened, outcome.report) if options.remember else None
+    remembered = api.remember_run(opened, outcome.report) if options.remember else None
     if options.json:
-        print_json({**outcome.document(), "remembered": str(kept) if kept else None})
+        print_json({**outcome.document(), "remembered": str(remembered) if remembered else None})
         return EXIT_DONE
     print_report(outcome.report, list(outcome.report.notes), [])
     for difference in outcome.differences:
@@ -263,8 +263,8 @@ def _run_on_board(options: argparse.Namespace) -> int:
         print(f"             the functional simulator {same} the TOSA reference model (verify)")
     if outcome.cycles is not None:
         print(f"Cycles       {outcome.cycles:,.0f} measured, {outcome.estimated_cycles:,} estimated")
-    if kept is not None:
-        print(f"Remembered   {kept}")
+    if remembered is not None:
+        print(f"Remembered   {remembered}")
     return EXIT_DONE
 
 

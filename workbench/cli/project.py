@@ -260,7 +260,7 @@ def _data(options: argparse.Namespace, spec: str | None) -> DataSource | None:
 def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
     """Return the given target, or the target of the given board."""
     named = {"system_config": options.system_config, "memory_mode": options.memory_mode}
-    given = {name: value for name, value in named.items() if value}
+    options_set = {name: value for name, value in named.items() if value}
     if options.board:
         board = load(options.board, folder)
         chosen = boards.choice_for(options.board, board, folder, device=options.target)
@@ -268,7 +268,7 @@ def _target(options: argparse.Namespace, folder: Path) -> TargetChoice:
         chosen = TargetChoice(id=options.target)
     else:
         raise failure("No target or board given.", "Add --target or --board.", code="target-not-given")
-    choice = TargetChoice(id=chosen.id, options={**chosen.options, **given})
+    choice = TargetChoice(id=chosen.id, options={**chosen.options, **options_set})
     return api.set_options(choice, assignments(options.option, "target-option-invalid"), folder)
 
 
@@ -404,8 +404,8 @@ def _settings(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"project": opened.project.name, "settings": current.values})
         return EXIT_DONE
-    given = assignments(options.settings)
-    shown = [row for row in current.rows if not given or _is_told(row.key, given)]
+    settings = assignments(options.settings)
+    shown = [row for row in current.rows if not settings or _is_told(row.key, settings)]
     print_table(
         ("key", "value", "takes"),
         [(row.key, "" if row.value is None else _text(row.value), row.takes) for row in shown],
@@ -449,8 +449,8 @@ def _plain(source: DataSource | None) -> Any:
 def _set_target(options: argparse.Namespace) -> int:
     opened = api.open(options.project)
     if options.options:
-        given = {f"target.options.{k}": v for k, v in assignments(options.options, _OPTION).items()}
-        opened = api.save(api.set_settings(opened, given))
+        settings = {f"target.options.{k}": v for k, v in assignments(options.options, _OPTION).items()}
+        opened = api.save(api.set_settings(opened, settings))
     project, folder = opened.project, opened.folder
     target = target_of(project.target.id)
     complete = target.complete(project.target, folder)

@@ -159,8 +159,8 @@ def _apply(
     opened: api.OpenProject, result: SearchResult, number: int, options: argparse.Namespace, cache: Cache
 ) -> None:
     """Write a candidate to the project file."""
-    given = {name: getattr(options, name) for name in ("widths", "train", "transforms")}
-    api.update(opened, lambda fresh: api.apply_candidate(fresh, result, number, cache=cache, **given))
+    axes = {name: getattr(options, name) for name in ("widths", "train", "transforms")}
+    api.update(opened, lambda fresh: api.apply_candidate(fresh, result, number, cache=cache, **axes))
 
 
 def _print_search(result: SearchResult, best: Candidate | None) -> None:
@@ -277,11 +277,11 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _refuse_other_axes(options: argparse.Namespace) -> None:
-    given = [flag for flag, name, _ in _AXES if getattr(options, name)]
-    given += ["--targets"] if options.targets else []
-    if given:
+    flags = [flag for flag, name, _ in _AXES if getattr(options, name)]
+    flags += ["--targets"] if options.targets else []
+    if flags:
         raise failure(
-            f"--sram-budgets sets its own points and cannot be combined with {given[0]}.",
+            f"--sram-budgets sets its own points and cannot be combined with {flags[0]}.",
             "Remove one of them.",
             code="option-conflict",
         )

@@ -154,9 +154,9 @@ def _compress(options: argparse.Namespace) -> int:
 
 def _module_and_number(text: str, option: str) -> tuple[str, int]:
     module, _, number = text.rpartition("=")
-    if (kept := whole_number(number)) is None:
+    if (count := whole_number(number)) is None:
         raise _unreadable(text, option)
-    return module, kept
+    return module, count
 
 
 def _unreadable(text: str, option: str) -> Exception:
@@ -174,12 +174,12 @@ def _layer_rows(layers: tuple[ChannelLayer, ...], entries: tuple[Compression, ..
     rows: list[tuple[str, ...]] = []
     for layer in layers:
         entry = by_module.pop(layer.module, None)
-        kept = f"{layer.channels}"
+        channels = f"{layer.channels}"
         if entry is not None and entry.channels is not None:
-            kept = f"{layer.channels} -> {entry.channels}"
+            channels = f"{layer.channels} -> {entry.channels}"
         clusters = (entry and entry.clusters) or (general and general.clusters)
         notes = ", ".join(layer.partners) or (f"stays: it {layer.fixed}" if layer.fixed else "")
-        rows.append((layer.module, kept, str(clusters or ""), notes))
+        rows.append((layer.module, channels, str(clusters or ""), notes))
     rows += [
         (entry.module, str(entry.channels or ""), str(entry.clusters or ""), "")
         for entry in by_module.values()

@@ -275,7 +275,7 @@ def put(opened: OpenProject, name: str, device: str = "") -> Project:
 def problems(opened: OpenProject) -> Iterator[ErrorInfo]:
     """Yield the problems of the project's board, and of the target on it."""
     try:
-        placement = placed(opened)
+        placement = board_and_target(opened)
         if placement is not None:
             yield from lacking(*placement, opened.folder)
     except WorkbenchError as error:
@@ -285,7 +285,7 @@ def problems(opened: OpenProject) -> Iterator[ErrorInfo]:
 def warnings_of(opened: OpenProject) -> Iterator[ErrorInfo]:
     """Yield the differences between the target and the project's board."""
     try:
-        placement = placed(opened)
+        placement = board_and_target(opened)
         sentences = known_differences(*placement, opened.folder) if placement is not None else []
     except WorkbenchError:
         return
@@ -337,7 +337,7 @@ def _release(version: str) -> list[str]:
     return version.split(".")[:2]
 
 
-def placed(opened: OpenProject) -> tuple[Board, TargetChoice] | None:
+def board_and_target(opened: OpenProject) -> tuple[Board, TargetChoice] | None:
     """Return the project's board with the complete target; None without a board.
 
     Also None if the target itself is invalid, which is reported elsewhere.
@@ -408,7 +408,7 @@ def candidates(opened: OpenProject) -> list[tuple[str, Project]]:
         WorkbenchError: the board's file or an own .ini is missing or invalid.
     """
     project, folder = opened.project, opened.folder
-    placement = placed(opened)
+    placement = board_and_target(opened)
     npu = placement[0].npu_of(project.target.id) if placement else None
     if placement is None or npu is None:
         return []
@@ -437,7 +437,7 @@ def undescribed(opened: OpenProject) -> str:
     Raises:
         WorkbenchError: as for ``candidates``.
     """
-    placement = placed(opened)
+    placement = board_and_target(opened)
     if placement is None:
         return ""
     board, choice = placement
@@ -448,7 +448,7 @@ def undescribed(opened: OpenProject) -> str:
     return f"No time: {system} with {mode} is no placement of {board.title}. {described}"
 
 
-def placed_as(opened: OpenProject, name: str) -> OpenProject:
+def with_placement(opened: OpenProject, name: str) -> OpenProject:
     """Return the project for the placement that its program was compiled for; "" changes nothing.
 
     Raises:

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from workbench.deploy.boards import Board, known_differences, placed
+from workbench.deploy.boards import Board, board_and_target, known_differences
 from workbench.deploy.fitting import Fit, of_program
 from workbench.escaping import in_cmake, in_comment, in_yaml
 from workbench.project.opened import OpenProject
@@ -73,7 +73,7 @@ def gather(opened: OpenProject, program: bytes, weights: bytes | None) -> Facts:
     project, folder = opened.project, opened.folder
     choice = target_of(project.target.id).complete(project.target, folder)
     seen = describe(program)
-    board = placed(opened)
+    board = board_and_target(opened)
     return Facts(
         stem=file_stem(project.name),
         choice=choice,

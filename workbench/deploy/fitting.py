@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from workbench.deploy.boards import Board, MemoryKind, placed, placed_as
+from workbench.deploy.boards import Board, MemoryKind, board_and_target, with_placement
 from workbench.project.frozen import Frozen
 from workbench.results import PROGRAM_FILE, WEIGHTS_FILE, LowerResult, load_result
 from workbench.targets.ethos_u.devices import memory_use
@@ -91,7 +91,7 @@ def of_results(opened: OpenProject, results: Path) -> Fit | None:
     beside = weights.stat().st_size if weights.exists() else 0
     program = (results / PROGRAM_FILE).read_bytes()
     lowered = load_result(LowerResult, results)
-    return of_program(placed_as(opened, lowered.placement), program, beside)
+    return of_program(with_placement(opened, lowered.placement), program, beside)
 
 
 def of_program(opened: OpenProject, program: bytes, beside: int = 0) -> Fit | None:
@@ -108,30 +108,30 @@ def of_program(opened: OpenProject, program: bytes, beside: int = 0) -> Fit | No
     # Imported late to keep the window's start fast.
     from workbench.pte.description import memory
 
-    placement = placed(opened)
+    placement = board_and_target(opened)
     if placement is None:
         return None
     board, choice = placement
-    wanted = demands(choice, (len(program), beside), memory(program), opened.folder)
+    demanded = demands(choice, (len(program), beside), memory(program), opened.folder)
     npu = board.npu_of(choice.id)
-    filled = fit(board, _where_allowed(npu.placement_of(choice) if npu else None, wanted))
+    filled = fit(board, _where_allowed(npu.placement_of(choice) if npu else None, demanded))
     if npu is None:
         named = f"Compile for a device of the board: workbench boards {opened.project.board} lists them."
         return filled.model_copy(update={"absent": choice.id, "remedies": (named,)})
     return filled.model_copy(update={"remedies": _remedies(filled, choice)})
 
 
-def _where_allowed(placement: Placement | None, wanted: list[Demand]) -> list[Demand]:
+def _where_allowed(placement: Placement | None, demanded: list[Demand]) -> list[Demand]:
     """Return the demands with the memories that a placement names, and what is kept for firmware.
 
     The cache of the NPU is in SRAM in every placement.
     """
     if placement is None:
-        return wanted
+        return demanded
     places = {"program": placement.weights, "weights": placement.weights, "NPU cache": ()}
     allowed = [
         demand.model_copy(update={"memories": places.get(demand.what, placement.tensors)})
-        for demand in wanted
+        for demand in demanded
     ]
     if not placement.reserved_bytes:
         return allowed
@@ -181,14 +181,14 @@ def demands(choice: TargetChoice, stored: tuple[int, int], needs: Needs, folder:
     return sorted((d for d in demanded if d.bytes), key=lambda d: -d.bytes)
 
 
-def fit(board: Board, wanted: list[Demand]) -> Fit:
+def fit(board: Board, demanded: list[Demand]) -> Fit:
     """Return the memory of each demand: largest first, in the fullest memory with room.
 
     A memory of unknown size has room for anything, and is used last.
     """
     lying: dict[str, list[Demand]] = {memory.name: [] for memory in board.memory}
     homeless: list[Demand] = []
-    for demand in wanted:
+    for demand in demanded:
         home = _home(board, demand, lying)
         (homeless if home is None else lying[home]).append(demand)
     fillings = tuple(

@@ -295,7 +295,7 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
 }
 
 
-def reading_of(opened: OpenProject, cache: Cache, name: str) -> JsonValue:
+def part_inputs(opened: OpenProject, cache: Cache, name: str) -> JsonValue:
     """Return the inputs that determine a result of this part of the project.
 
     Raises:

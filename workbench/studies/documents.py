@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from workbench.files import read_limited, remove_parts, write_file
 from workbench.ids import StudyId
-from workbench.pipeline.plan import Plan, plan, reading_of
+from workbench.pipeline.plan import Plan, part_inputs, plan
 from workbench.project.frozen import Frozen
 from workbench.project.model import RuleKind
 from workbench.project.opened import OpenProject
@@ -52,7 +52,7 @@ def study_key(
         "study": study.id,
         "version": study.version,
         "after": planned.key(study.needs),
-        "reads": {name: reading_of(opened, cache, name) for name in study.reads},
+        "reads": {name: part_inputs(opened, cache, name) for name in study.reads},
         "options": {name: options[name] for name in sorted(options) if name not in FAR},
         "tools": dict(planned.tools),
     }

@@ -265,7 +265,7 @@ def test_that_the_placements_of_a_project_begin_with_its_own(tmp_path):
     assert (first, second) == ("flash", "slow flash")
     assert same == project
     assert other.target.options["system_config"] == "Ethos_U55_Deep_Embedded"
-    assert boards.placed_as(OpenProject(project, tmp_path), "slow flash").project == other
+    assert boards.with_placement(OpenProject(project, tmp_path), "slow flash").project == other
     assert [name for name, _ in boards.candidates(OpenProject(other, tmp_path))] == ["slow flash"]
     options = {**project.target.options, "memory_mode": "Sram_Only"}
     undescribed = project.model_copy(update={"target": TargetChoice(id="ethos-u55-128", options=options)})

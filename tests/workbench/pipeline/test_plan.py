@@ -12,7 +12,7 @@ from workbench.deploy import boards
 from workbench.errors import Place, WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
-from workbench.pipeline.plan import plan, reading_of, stage_key
+from workbench.pipeline.plan import part_inputs, plan, stage_key
 from workbench.pipeline.stages import STAGES, optional_stages, stages_until
 from workbench.project import edits
 from workbench.project.board_files import board_file
@@ -237,7 +237,7 @@ def test_that_training_starts_from_the_project_without_its_trained_weights(rich)
     cache = Cache(rich / "cache")
 
     def start(made):
-        return reading_of(OpenProject(made, rich), cache, "training")
+        return part_inputs(OpenProject(made, rich), cache, "training")
 
     assert start(edits.use_trained(project, "trained.safetensors")) == start(project)
     taught = edits.train_by(project, "teach.py:train")
@@ -297,7 +297,7 @@ def test_that_a_version_is_that_of_the_installed_package():
 
 
 def read(project, folder, name):
-    return reading_of(OpenProject(project, folder), Cache(folder / "cache"), name)
+    return part_inputs(OpenProject(project, folder), Cache(folder / "cache"), name)
 
 
 def test_that_another_config_of_a_rule_is_another_key(folder):

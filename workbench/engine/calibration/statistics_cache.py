@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from workbench.files import MAX_TEXT_BYTES, read_limited, write_file
-from workbench.pipeline.plan import reading_of
+from workbench.pipeline.plan import part_inputs
 from workbench.results import ARRAYS_FILE, load_arrays
 from workbench.toolchains.versions import tool_versions
 
@@ -108,7 +108,7 @@ def memory_of(context: StageContext) -> StatisticsMemory:
 
 def _data_key(context: StageContext) -> str:
     """Return the key of the statistics apart from the graph: data, order, machine and versions."""
-    calibration = reading_of(context.opened, context.cache, "calibration")
+    calibration = part_inputs(context.opened, context.cache, "calibration")
     parts = {
         "data": calibration or context.plan.key("import_model"),
         "batch": 1,

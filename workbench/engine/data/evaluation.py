@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from workbench.engine.data import Sample, Samples, example_samples, open_samples
 from workbench.errors import Place, failure
-from workbench.pipeline.plan import reading_of
+from workbench.pipeline.plan import part_inputs
 from workbench.results import ExportResult
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _part(samples: Samples, *, held_out: bool) -> Samples:
 def _is_calibration_data(context: StageContext) -> bool:
     """Return whether the project's own evaluation data comes from the files of the calibration."""
     sides = [
-        reading_of(context.opened, context.cache, name) for name in ("calibration.data", "evaluation.data")
+        part_inputs(context.opened, context.cache, name) for name in ("calibration.data", "evaluation.data")
     ]
     # The first reference is the data itself, the others are labels and tokenizers.
     files = [side["references"] if isinstance(side, dict) else None for side in sides]

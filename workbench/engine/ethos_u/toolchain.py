@@ -17,9 +17,10 @@ from workbench.engine.ethos_u.quantization import (
 from workbench.engine.ethos_u.reference_model import integers, verify
 from workbench.engine.ethos_u.simulation import simulate
 from workbench.engine.ethos_u.transform_memory import float_module
-from workbench.engine.targets import readings
+from workbench.engine.targets import arithmetic_variants
 
 __all__ = [
+    "arithmetic_variants",
     "convert",
     "float_module",
     "integers",
@@ -31,7 +32,6 @@ __all__ = [
     "preview_placement",
     "qat_model",
     "quantizer",
-    "readings",
     "refusal",
     "report",
     "runtime_values",

@@ -12,7 +12,7 @@ import torch
 
 from workbench.engine.evaluation.measures import Accumulator
 from workbench.engine.evaluation.stateful_execution import stepping
-from workbench.pipeline.plan import reading_of
+from workbench.pipeline.plan import part_inputs
 from workbench.results import SampleQuality
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class FloatReference:
 
 def reference_of(context: StageContext) -> FloatReference:
     """Return the reference for the project's float program and evaluation samples."""
-    read = reading_of(context.opened, context.cache, "evaluation.data")
+    read = part_inputs(context.opened, context.cache, "evaluation.data")
     limit, threads = context.project.evaluation.limit, torch.get_num_threads()
     identity = json.dumps([context.plan.key("export"), read, limit, threads], sort_keys=True)
     key = hashlib.sha256(identity.encode()).hexdigest()

@@ -3,9 +3,10 @@
 from workbench.engine.formats.quantization import convert, float_module, memory, prepare, qat_model, report
 from workbench.engine.fx.rules import rules_of as quantizer
 from workbench.engine.fx.rules import rules_of as trial_quantizer
-from workbench.engine.targets import known_differences, readings
+from workbench.engine.targets import arithmetic_variants, known_differences
 
 __all__ = [
+    "arithmetic_variants",
     "convert",
     "float_module",
     "known_differences",
@@ -13,7 +14,6 @@ __all__ = [
     "prepare",
     "qat_model",
     "quantizer",
-    "readings",
     "report",
     "trial_quantizer",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from workbench.engine.fx.rules import rules_of as quantizer
 from workbench.engine.fx.rules import rules_of as trial_quantizer
 from workbench.engine.nnpa.quantization import convert, float_module, memory, prepare, qat_model, report
-from workbench.engine.nnpa.verification import readings
+from workbench.engine.nnpa.verification import arithmetic_variants
 from workbench.engine.targets import known_differences
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workbench.results import LowerResult, VerifyResult
 
 __all__ = [
+    "arithmetic_variants",
     "convert",
     "float_module",
     "known_differences",
@@ -24,7 +25,6 @@ __all__ = [
     "prepare",
     "qat_model",
     "quantizer",
-    "readings",
     "report",
     "trial_quantizer",
     "verify",

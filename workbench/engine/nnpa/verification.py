@@ -36,7 +36,7 @@ TITLES = {
 }
 
 
-def readings(context: StageContext) -> list[ReadingTally]:
+def arithmetic_variants(context: StageContext) -> list[ReadingTally]:
     """Return both arithmetics, the project's first, which the stage itself runs."""
     chosen = str(options_of(context.project)["reading"])
     order = sorted(TITLES, key=lambda name: name != chosen)

@@ -60,7 +60,7 @@ def run(context: StageContext) -> None:
     kept = SampleOutputs()
     tally = _Tally(model_outputs(context), keep=context.project.evaluation.metric is not None)
     text = TextTally(samples.spell) if samples.spell else None
-    readings = toolchain_of(context).readings(context)
+    readings = toolchain_of(context).arithmetic_variants(context)
     limit = context.project.evaluation.limit
     total = min(limit, samples.count) if samples.count else limit
     with torch.inference_mode(), closing(tensors):

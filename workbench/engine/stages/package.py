@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.deploy.boards import placed_as
+from workbench.deploy.boards import with_placement
 from workbench.deploy.firmware_files import (
     Facts,
     assembly,
@@ -73,7 +73,7 @@ def run(context: StageContext) -> None:
     source = context.path("lower")
     weights = source / WEIGHTS_FILE
     facts = gather(
-        placed_as(context.opened, lowered.placement),
+        with_placement(context.opened, lowered.placement),
         (source / PROGRAM_FILE).read_bytes(),
         weights.read_bytes() if weights.exists() else None,
     )
@@ -208,7 +208,7 @@ def _tolerances(context: StageContext) -> list[dict[str, float]]:
 
 def _options(context: StageContext, lowered: LowerResult) -> dict[str, Any]:
     """Return the target's options, with the digests of files instead of their paths."""
-    choice = placed_as(context.opened, lowered.placement).project.target
+    choice = with_placement(context.opened, lowered.placement).project.target
     files = target_of(choice.id).files(choice, context.folder)
     return choice.options | {name: digest(read_limited(path, MAX_TEXT_BYTES)) for name, path in files.items()}
 

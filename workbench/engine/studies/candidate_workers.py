@@ -93,8 +93,8 @@ def run_of_answer(answer: Answer, project: Project) -> Run:
         run = Run.model_validate_json(json.dumps(answer.get("run")))
     except (ValidationError, ValueError) as error:
         raise wrong_answer(str(error)) from error
-    given = (run.rules, run.target, run.presets, run.ranges, run.improvers, run.improving, run.compressions)
-    if given != (
+    of_run = (run.rules, run.target, run.presets, run.ranges, run.improvers, run.improving, run.compressions)
+    if of_run != (
         project.rules,
         project.target,
         project.presets,

@@ -256,8 +256,8 @@ class _Search:
         The most sensitive quarter, then half, of the modules keeps a scale for each channel.
         """
         units = self._found.units
-        kept = dict.fromkeys(round(len(units) * share) for share in _KEPT_PER_CHANNEL)
-        return [plain | {unit.name: _PER_TENSOR for unit in units[count:]} for count in kept]
+        counts = dict.fromkeys(round(len(units) * share) for share in _KEPT_PER_CHANNEL)
+        return [plain | {unit.name: _PER_TENSOR for unit in units[count:]} for count in counts]
 
     def _tell_former(self, study: optuna.Study, candidate: Candidate) -> None:
         figures = candidate.figures

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from workbench.deploy.boards import placed_as
+from workbench.deploy.boards import with_placement
 from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.ethos_u.cpu_operators import compute
 from workbench.engine.ethos_u.functional_run import WholeProgram
@@ -105,7 +105,7 @@ def _content(path: Path, digest: str) -> bytes:
 
 def _choice(context: StageContext, lowered: LowerResult) -> TargetChoice:
     """Return the choice that the program was compiled for, with all options."""
-    project = placed_as(context.opened, lowered.placement).project
+    project = with_placement(context.opened, lowered.placement).project
     return target_of(project.target.id).complete(project.target, context.folder)
 
 
@@ -188,8 +188,8 @@ class _Outputs:
     def _tflite(self, inputs: Tensors) -> list[torch.Tensor]:
         """Return the outputs of the file for a sample, in the shapes and the order of the model."""
         model, order = self._theirs.model, dict(zip(self._inputs, inputs, strict=True))
-        given = [_codes(order[n], tensor) for n, tensor in enumerate(model.inputs)]
-        results = self._theirs.program.run(given, operators=compute).outputs
+        inputs_as_codes = [_codes(order[n], tensor) for n, tensor in enumerate(model.inputs)]
+        results = self._theirs.program.run(inputs_as_codes, operators=compute).outputs
         return [
             _reals(results[place], model.outputs[place], tuple(known.shape))
             for place, known in zip(self._outputs, self._float[0], strict=True)

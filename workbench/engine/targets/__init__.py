@@ -92,7 +92,7 @@ class Toolchain(QuantizingToolchain, Protocol):
         """Return the quantizer's report on every node."""
         ...
 
-    def readings(self, context: StageContext, /) -> list[ReadingTally]:
+    def arithmetic_variants(self, context: StageContext, /) -> list[ReadingTally]:
         """Return the arithmetics of the target that are compared side by side.
 
         Empty if there is only one.
@@ -203,7 +203,7 @@ def known_differences(context: StageContext, converted: torch.fx.GraphModule) ->
     return []
 
 
-def readings(context: StageContext) -> list[ReadingTally]:
+def arithmetic_variants(context: StageContext) -> list[ReadingTally]:
     """Return no further arithmetics."""
     del context
     return []
