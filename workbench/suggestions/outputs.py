@@ -24,7 +24,7 @@ _NAMED = 6
 _WIDE = "a16w8"
 
 
-def lossy_joins(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]]:
+def lost_parts(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]]:
     """Return the parts of each output that the program returns joined, and that loses a part."""
     parts: dict[int, list[PartQuality]] = defaultdict(list)
     for part in evaluated.parts if evaluated is not None else ():
@@ -40,7 +40,7 @@ def split_output(evaluated: EvaluateResult | None, exported: ExportResult | None
         evaluated: The quality of the quantized model.
         exported: The outputs of the model, with the operations that make their parts.
     """
-    joins = lossy_joins(evaluated)
+    joins = lost_parts(evaluated)
     for output, parts in joins.items():
         lost = [part for part in parts if _is_low(part)]
         names = listed([part.name for part in parts[:_NAMED]])

@@ -139,7 +139,7 @@ def _compiled(content: bytes, asked: dict[str, Any], check: Callable[[], None]) 
                 continue
             except WorkbenchError as error:
                 if error.codes == ("worker-ended",):
-                    raise _ended("ended without a word") from error
+                    raise _ended("ended") from error
                 raise
             return result.read_bytes(), VelaReport.model_validate(answer["report"])
 
@@ -176,10 +176,9 @@ def _report(compiled: Any, result: bytes, device: str, clock: float) -> VelaRepo
         scratch=SimpleNamespace(size=0),
     )
     kinds = {row["id"]: str(row["operator"]) for row in rows(compiled, _SOURCE)}
-    names, origins = dict[str, str](), vela.Origins()
-    for row in rows(compiled, PERFORMANCE):
-        names[row["source_id"]] = str(row["name"])
-    for row in rows(compiled, PERFORMANCE):
+    performance, origins = list(rows(compiled, PERFORMANCE)), vela.Origins()
+    names = {row["source_id"]: str(row["name"]) for row in performance}
+    for row in performance:
         source = row["source_id"]
         kind = kinds.get(source, "")
         place = Location(f"{kind} {_short(names[source])}".strip())
@@ -207,13 +206,14 @@ def _compiled_before(content: bytes, model: TfliteModel, choice: TargetChoice) -
     counted = program.run(inputs, Options(counters=True), compute).counters
     report = with_limits(_counted_report(counted), choice.id)
     operations = tuple(o.model_copy(update={"cycles": o.ideal_cycles}) for o in report.operations)
-    delegates = [blocks(delegate.data) for delegate in decode_tflite(content).method().delegates]
+    method = decode_tflite(content).method()
+    delegates = [blocks(delegate.data) for delegate in method.delegates]
     constants = sum(len(parts["weight_data"].data) for parts in delegates)
     totals = SideTotals(
         cycles=sum(operation.cycles for operation in operations),
         cycles_vela=None,
         inference_ms=None,
-        sram_bytes=max(memory_of(decode_tflite(content).method()).planned_bytes, default=0),
+        sram_bytes=max(memory_of(method).planned_bytes, default=0),
         constant_bytes=constants,
         macs=report.macs,
         operations=len(operations),
