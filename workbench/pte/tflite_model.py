@@ -173,19 +173,28 @@ class TfliteModel:
         return dict(Counter(names))
 
 
+def check_mark(data: bytes | memoryview, name: str = "program") -> None:
+    """Check that a file begins as a TensorFlow Lite file does; ``name`` is its name in messages.
+
+    Raises:
+        WorkbenchError: It does not.
+    """
+    if bytes(data[4:8]) != MARK:
+        raise failure(
+            "This is no TensorFlow Lite file.",
+            "Give a .tflite with integers of 8 or 16 bits, as TensorFlow's converter writes it.",
+            Place(kind="file", id=name),
+            code="tflite-not-a-model",
+        )
+
+
 def read_tflite(data: bytes | memoryview) -> TfliteModel:
     """Return what a TensorFlow Lite file holds, compiled by Vela or not.
 
     Raises:
         WorkbenchError: It is no TensorFlow Lite file, or damaged.
     """
-    if bytes(data[4:8]) != MARK:
-        raise failure(
-            "This is no TensorFlow Lite file.",
-            "Give a .tflite with integers of 8 or 16 bits, as TensorFlow's converter writes it.",
-            Place(kind="file", id="program"),
-            code="tflite-not-a-model",
-        )
+    check_mark(data)
     root = Data(memoryview(data)).root()
     buffers = [table.bytes(0) for table in root.tables(4)]
     names = [operator_name(code) for code in root.tables(1)]

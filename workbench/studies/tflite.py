@@ -11,6 +11,7 @@ from pydantic import Field
 from workbench.errors import Place, failure
 from workbench.project.frozen import Frozen
 from workbench.pte.description import program_bytes
+from workbench.pte.tflite_model import check_mark
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -267,10 +268,10 @@ def read_file(file: Path) -> bytes:
     """Return a TensorFlow Lite file.
 
     Raises:
-        WorkbenchError: It cannot be read, or is larger than any program.
+        WorkbenchError: It cannot be read, is larger than any program, or is another file.
     """
     try:
-        return program_bytes(file)
+        content = program_bytes(file)
     except OSError as error:
         raise failure(
             f"{file.name} cannot be read: {error.strerror or error}.",
@@ -278,3 +279,5 @@ def read_file(file: Path) -> bytes:
             Place(kind="option", id="file"),
             code="file-not-readable",
         ) from error
+    check_mark(content, file.name)
+    return content

@@ -181,7 +181,6 @@ def test_that_each_file_that_cannot_be_compared_has_its_reason(engine, tmp_path)
         "tflite-all-on-cpu": written(tmp_path, on_cpu_network(), "cpu.tflite"),
         "tflite-other-device": other_device,
         "tflite-other-network": written(tmp_path, small, "small.tflite"),
-        "tflite-not-a-model": written(tmp_path, b"PK\3\4 no model at all", "zip.tflite"),
         "program-damaged": written(tmp_path, content[: len(content) // 2], "cut.tflite"),
     }
     for code, file in files.items():
@@ -189,6 +188,13 @@ def test_that_each_file_that_cannot_be_compared_has_its_reason(engine, tmp_path)
         assert (engine.failure.code, bool(engine.failure.hint)) == (code, True)
     assert asked(engine, twin_project(), written(tmp_path, other_sizes(), "sizes.tflite")) == "failed"
     assert engine.failure.code == "tflite-other-network"
+
+
+def test_that_a_file_of_another_kind_is_named_before_anything_runs(tmp_path):
+    with pytest.raises(WorkbenchError) as refused:
+        tflite_options(written(tmp_path, b"PK\3\4 no model at all", "zip.tflite"))
+    (info,) = refused.value.infos
+    assert (info.code, info.where.id) == ("tflite-not-a-model", "zip.tflite")
 
 
 @pytest.mark.slow

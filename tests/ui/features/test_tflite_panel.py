@@ -14,7 +14,7 @@ def panel(opened, qtbot, tmp_path):
 
 def compared(panel, opened, qtbot, tmp_path):
     file = tmp_path / "deployed.tflite"
-    file.write_bytes(b"not read by engines that are played")
+    file.write_bytes(b"\0\0\0\0TFL3, not read by engines that are played")
     panel.open_file(str(file))
     qtbot.waitUntil(lambda: not opened.runner.running and panel.layers.rowCount() == 2)
     return file

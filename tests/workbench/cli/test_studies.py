@@ -120,7 +120,7 @@ def test_that_sensitivity_lists_the_worst_module_first(asked, played):
 
 def test_that_a_comparison_with_tflite_shows_layers_causes_and_what_limits_it(asked, played, tmp_path):
     file = tmp_path / "deployed.tflite"
-    file.write_bytes(b"not read by an engine that is played")
+    file.write_bytes(b"\0\0\0\0TFL3, not read by an engine that is played")
     code, document = asked("tflite", str(file))
     assert code == 0
     assert (document["file"], document["kind"], document["difference"]) == (
@@ -145,7 +145,7 @@ def test_that_a_comparison_with_tflite_shows_layers_causes_and_what_limits_it(as
     assert "aten.mul.Tensor head 70 It is in float." in lines
     # The same file is read from the cache, a changed one is not.
     assert len(played.made) == 1 or played.commands[-1].options == options
-    file.write_bytes(b"another")
+    file.write_bytes(b"\0\0\0\0TFL3, another")
     asked("tflite", str(file))
     assert played.commands[-1].options["digest"] != options["digest"]
 
