@@ -130,6 +130,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("padded_pools", f"{_DELEGATE}wide_padded_pool", device=U85),
     *_rows("clamps_over_rows", f"{_DELEGATE}clamped_batch", device=U65),
     *_rows("clamps_over_rows", f"{_DELEGATE}summed_rows", device=U85),
+    *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_anchors"),
     *_rows("activations_before_layouts", f"{_DELEGATE}function_of_flipped", device=U85),
     *_rows("activations_before_layouts", f"{_DELEGATE}detector_rows"),
     *_rows("tables_before_pools", f"{_DELEGATE}pooled_functions"),

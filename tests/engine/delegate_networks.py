@@ -180,6 +180,36 @@ def summed_rows():
     return _made(run, (1, 6, 8), nn.Linear(8, 8), nn.Linear(8, 8))
 
 
+def functions_of_anchors():
+    """A function of a convolution in the shape of rows, columns and anchors, as in detectors."""
+
+    def run(x, head):
+        return torch.sigmoid(head(x).permute(0, 2, 3, 1).reshape(1, 12, 12, 2, 8))
+
+    return _made(run, (1, 3, 12, 12), nn.Conv2d(3, 16, 1))
+
+
+def anchors_joined_again():
+    """Boxes and scores of rows, columns and anchors, computed and joined as YOLOv5 does."""
+
+    def run(x, head):
+        y = head(x).view(1, 2, 8, 12, 12).permute(0, 1, 3, 4, 2).sigmoid()
+        return torch.cat((y[..., :2] * 2 - 0.5, (y[..., 2:4] * 2) ** 2, y[..., 4:]), -1)
+
+    return _made(run, (1, 3, 12, 12), nn.Conv2d(3, 16, 1))
+
+
+def functions_of_gated_anchors():
+    """The same of a sum, which Vela computes beyond its memory."""
+
+    def run(x, head):
+        y = head(x)
+        y = y + y.mean((2, 3), keepdim=True)
+        return torch.sigmoid(y.permute(0, 2, 3, 1).reshape(1, 12, 12, 2, 8))
+
+    return _made(run, (1, 3, 12, 12), nn.Conv2d(3, 16, 1))
+
+
 def function_of_sums():
     """A function of sums over a batch of images."""
     return _made(lambda x: torch.tanh(x.sum(1, keepdim=True)), (3, 6, 6, 12))

@@ -6,6 +6,7 @@ operators, avoids that. A correction gets the graph and its delegate, and yields
 nodes that it changed.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -288,22 +289,29 @@ def clamps_over_rows(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
         over an image. With a clamp of its own between two of them, as a ReLU is in 16 bits and a
         hardtanh in 8, all rows but the first are wrong. So they are where a ReLU of a sum, a
         product or a pool is read by a linear over rows, in 8 and 16 bits, and where a function or
-        clamp reads sums or maxima of a batch of images.
-    Instead: The clamp or function gets the rows of one image.
+        clamp reads sums or maxima of a batch of images. Where a reshape makes several images of
+        what an operator has computed, a function or clamp behind it is joined with the operator: it
+        is wrong, or the program reads beyond its memory.
+    Instead: The clamp or function gets the rows of one image, or comes before the reshape.
     Right because: A reshape moves no value, and both work on each element alone.
     Network: linear_b(torch.relu(linear_a(x))) over [1, 6, 16] in a16w8;
         linear_b(torch.relu(linear_a(x) + x)) in a8w8, as residual blocks of linears have it; x /
-        (x.norm(dim=1, keepdim=True) + 0.1) over [3, 6, 6, 12]
+        (x.norm(dim=1, keepdim=True) + 0.1) over [3, 6, 6, 12];
+        torch.sigmoid(conv(x).permute(0, 2, 3, 1).reshape(1, 12, 12, 2, 8)), as in the heads of
+        detectors
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
     """
     del delegate
     for node in list(graph.nodes):
-        if node.target not in _ACTIVATIONS or not _loses_rows(node, node.args[0]):
+        if node.target not in _ACTIVATIONS:
             continue
-        value: Any = node.args[0]
-        shape = [*value.meta["val"].shape]
-        if len(shape) == IMAGE_RANK and shape[0] != 1:
-            _computed_as_rows(graph, node, value, shape)
+        is_moved = not _loses_rows(node) and _is_in_other_images(node.args[0])
+        while is_moved and node.args[0].target == TOSA.RESHAPE.default:
+            _moved_before(graph, node, node.args[0])
+        is_lost = _loses_rows(node)
+        if is_lost:
+            _computed_as_rows(graph, node)
+        if is_moved or is_lost:
             yield node.name
 
 
@@ -357,8 +365,10 @@ def clamps_before_transposes(graph: fx.Graph, delegate: Delegate) -> Iterator[st
             yield node.name
 
 
-def _computed_as_rows(graph: fx.Graph, node: fx.Node, value: fx.Node, shape: list[int]) -> None:
+def _computed_as_rows(graph: fx.Graph, node: fx.Node) -> None:
     """Let an operator on single elements read and write a batch as rows of one image."""
+    value: Any = node.args[0]
+    shape = [*value.meta["val"].shape]
     with graph.inserting_before(node):
         flat = reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
     node.replace_input_with(value, flat)
@@ -501,14 +511,19 @@ def _moved_before_layouts(graph: fx.Graph, node: fx.Node) -> bool:
     """Compute an activation before the changes of layout that it reads; return if there are any."""
     is_moved = False
     while (layout := _layout_behind_activation(node)) is not None:
-        swap_with_layout(graph, layout, node)
+        _moved_before(graph, node, layout)
         is_moved = True
-        # The 32 bits of a table of 16-bit values are taken back before the layout.
-        for reader in list(node.users):
-            for rescale in list(reader.users):
-                if rescale.target == TOSA.RESCALE.default:
-                    swap_with_layout(graph, reader, rescale)
     return is_moved
+
+
+def _moved_before(graph: fx.Graph, node: fx.Node, layout: fx.Node) -> None:
+    """Compute an activation before a change of layout or a reshape."""
+    swap_with_layout(graph, layout, node)
+    # The 32 bits of a table of 16-bit values are taken back before the layout.
+    for reader in list(node.users):
+        for rescale in list(reader.users):
+            if rescale.target == TOSA.RESCALE.default:
+                swap_with_layout(graph, reader, rescale)
 
 
 def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
@@ -522,14 +537,27 @@ def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
     return None
 
 
-def _loses_rows(node: fx.Node, value: Any) -> bool:
+def _loses_rows(node: fx.Node) -> bool:
     """Return whether all batches but the first of a clamp or function are lost."""
+    value: Any = node.args[0]
+    shape = value.meta["val"].shape
+    if len(shape) != IMAGE_RANK or shape[0] == 1:
+        return False
     if source_of(value, _IN_PLACE[2:]).target in _SUMS_AND_MAXIMA:
         return True
     if node.target != TOSA.CLAMP.default:
-        is_row = tuple(value.meta["val"].shape[1:3]) == (1, 1)
+        is_row = tuple(shape[1:3]) == (1, 1)
         return is_row and source_of(value, _IN_PLACE[2:]).target in _CONVOLUTIONS
     return source_of(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
+
+
+def _is_in_other_images(value: fx.Node) -> bool:
+    """Return whether a reshape makes several images of what an operator computes otherwise."""
+    if value.target != TOSA.RESHAPE.default or math.prod(value.meta["val"].shape[: 1 - IMAGE_RANK]) == 1:
+        return False
+    maker = source_of(value, _IN_PLACE[1:])
+    is_computed = maker.op == "call_function" and maker.target not in _NOT_IN_OTHER_IMAGES
+    return is_computed and _image_of(maker) != _image_of(value)
 
 
 def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
@@ -542,7 +570,9 @@ def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
 
 
 # What Vela joins no clamp with, or joins it rightly.
-_NOT_JOINED = (*_CONVOLUTIONS, *_JOINING, *_MOVING, TOSA.SLICE.default, TOSA.TILE.default)
+_NOT_COMPUTING = (*_JOINING, *_MOVING, TOSA.SLICE.default, TOSA.TILE.default)
+_NOT_JOINED = (*_CONVOLUTIONS, *_NOT_COMPUTING)
+_NOT_IN_OTHER_IMAGES = (*_NOT_COMPUTING, TOSA.MATMUL.default)
 
 
 def _is_convolved(reader: fx.Node) -> bool:
