@@ -59,18 +59,14 @@ def measured(form: Form, context: int) -> dict[str, Any]:
     """
     from tests.engine.in_process import Engine
     from workbench.project import edits
-    from workbench.project.recipes import begin, recipes
+    from workbench.project.recipes import Choice, begin, recipes
     from workbench.pte.program import decode
     from workbench.results import PROGRAM_FILE
 
     engine = Engine(Path(tempfile.mkdtemp()))
     try:
         project = begin(
-            recipes()[form.recipe],
-            engine.folder / "net.qwb",
-            mode=form.mode,
-            scope=form.scope,
-            caches=form.caches,
+            recipes()[form.recipe], engine.folder / "net.qwb", Choice(form.mode, form.scope, form.caches)
         )
         figures: dict[str, Any] = {}
         if context == CONTEXTS[0]:
