@@ -63,7 +63,7 @@ def events_of(data: bytes) -> tuple[RuntimeEvent, ...]:
     try:
         return tuple(_events(Data(view).root()))
     except WorkbenchError as error:
-        raise ValueError(error.infos[0].message) from error
+        raise ValueError("it is damaged or cut short") from error
 
 
 def _events(root: Table) -> Iterator[RuntimeEvent]:
