@@ -263,6 +263,9 @@ def _name(node):
         pytest.param("ethosu_8a8w", "linear", "float", marks=pytest.mark.benchmark),
         pytest.param("ethosu_8a8w", "full", "float", marks=pytest.mark.benchmark),
         pytest.param("ethosu_16a8w", "full", "float", marks=pytest.mark.benchmark),
+        pytest.param("ethosu_8a8w", "linear", "int8", marks=pytest.mark.benchmark),
+        pytest.param("ethosu_8a8w", "full", "int8", marks=pytest.mark.benchmark),
+        pytest.param("ethosu_16a8w", "full", "int8", marks=pytest.mark.benchmark),
     ],
 )
 def test_that_export_llm_makes_the_same_program(begun, tmp_path, monkeypatch, mode, scope, caches):
@@ -283,3 +286,19 @@ def test_that_export_llm_makes_the_same_program(begun, tmp_path, monkeypatch, mo
     assert mine.delegates == other.delegates
     assert unexplained(mine.program, other.program) == []
     assert all(b"--optimise=Size" in each["compile_flags"] for each in mine.delegates)
+
+
+@pytest.mark.slow
+def test_that_export_llm_makes_no_second_method_for_prompts_on_ethos_u():
+    """The guide says so; a second program reads prompts here."""
+    from executorch.examples.models.llama import export_llama_lib
+    from executorch.extension.llm.export.config import llm_config as config
+
+    made = config.LlmConfig()
+    made.model.use_kv_cache, made.model.enable_dynamic_shape = True, False
+    made.backend.ethosu = config.EthosUConfig(enabled=True, target="ethos-u85-256")
+    made.quantization.pt2e_quantize = config.Pt2eQuantize.ethosu_8a8w
+    methods = [config.MethodConfig("decode"), config.MethodConfig("prefill", export_seq_len=8)]
+    made.multimethod = config.MultimethodConfig(methods=methods, share_mutable_buffers=True)
+    with pytest.raises(ValueError, match="multimethod"):
+        export_llama_lib._export_llama(made)
