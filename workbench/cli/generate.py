@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,8 +91,8 @@ def _generate(options: argparse.Namespace) -> int:
     from workbench.npu.operator_process import CpuOperatorProcess
 
     _require_numbers(options)
-    source = _source(options.file)
-    reader = _source(options.prefill) if options.prefill else None
+    source = _source(options.file, "file")
+    reader = _source(options.prefill, "prefill") if options.prefill else None
     vocabulary = options.tokenizer or source.tokenizer
     tokenizer = _tokenizer(vocabulary)
     prompt = list(tokenizer.ids(options.prompt))
@@ -128,10 +127,10 @@ def _require_numbers(options: argparse.Namespace) -> None:
             )
 
 
-def _source(file: Path) -> _Source:
+def _source(file: Path, option: str) -> _Source:
     if file.suffix != _PROJECT:
         if not file.is_file():
-            raise failure(f"{file} is not there.", where=Place(kind="option", id="file"), code="file-missing")
+            raise failure(f"{file} is not there.", where=Place(kind="option", id=option), code="file-missing")
         return _Source(file.name, file)
     opened = api.open(file)
     lowered, path = compiled_program(opened)
@@ -239,11 +238,7 @@ def _print_calls(document: dict[str, Any]) -> None:
     if document["ended_by_context"]:
         print(f"The context of {document['context']} tokens is full.", file=sys.stderr)
     if document["call_ms"] is None:
-        print(
-            f"Next: workbench inspect {shlex.quote(document['file'])}, or name the project instead of the "
-            "program for an estimate of the time.",
-            file=sys.stderr,
-        )
+        print("Name the project instead of the .pte for an estimate of the time.", file=sys.stderr)
 
 
 def _time(calls: int, call_ms: float | None) -> str:
