@@ -28,7 +28,7 @@ PAGE = REFERENCE / "text-decoder-figures.md"
 PICTURE = resources() / "pictures" / "decoder-memory.svg"
 RECIPE, MODE = "llm_decoder_text", "ethosu_16a8w"
 # The recipe's weights are for the first; the others are compiled with the same, for cost alone.
-CONTEXTS = (128, 256)
+CONTEXTS = (128, 256, 512)
 # Tokens of a call of the program for prompts.
 PROMPT_TOKENS = 16
 # Calibration tokens of programs that are compiled for their cost.
