@@ -22,7 +22,9 @@ _STRENGTHS = tuple(step / 10 for step in range(11))
 _LEAST = 1e-5
 # The grid of 8-bit activations has so many steps, and an error of a twelfth of a step squared.
 _STEPS, _UNIFORM = 255.0, 1.0 / 12.0
-_WORTH_IT = 0.99
+# Layers are scaled where the expected error falls to this share: smaller gains did not hold on unseen
+# data (MobileNetV2 lost 0.8 dB with 0.99).
+_WORTH_IT = 0.8
 
 
 @dataclass(frozen=True)
