@@ -59,18 +59,14 @@ def measured(form: Form, context: int) -> dict[str, Any]:
     """
     from tests.engine.in_process import Engine
     from workbench.project import edits
-    from workbench.project.recipes import begin, recipes
+    from workbench.project.recipes import Choice, begin, recipes
     from workbench.pte.program import decode
     from workbench.results import PROGRAM_FILE
 
     engine = Engine(Path(tempfile.mkdtemp()))
     try:
         project = begin(
-            recipes()[form.recipe],
-            engine.folder / "net.qwb",
-            mode=form.mode,
-            scope=form.scope,
-            caches=form.caches,
+            recipes()[form.recipe], engine.folder / "net.qwb", Choice(form.mode, form.scope, form.caches)
         )
         figures: dict[str, Any] = {}
         if context == CONTEXTS[0]:
@@ -91,7 +87,7 @@ def measured(form: Form, context: int) -> dict[str, Any]:
         engine.close()
     return figures | {
         "ms": sum(v.inference_ms for v in lowered.vela),
-        "caches": _cache_bytes(method),
+        "caches": cache_bytes(method),
         "pools": sum(method.planned),
         "scratch": max(v.scratch_bytes for v in lowered.vela),
         "program": lowered.pte_bytes,
@@ -100,7 +96,7 @@ def measured(form: Form, context: int) -> dict[str, Any]:
     }
 
 
-def _cache_bytes(method: Any) -> int:
+def cache_bytes(method: Any) -> int:
     """Return the size of all caches: mutable buffers, or inputs after token and position."""
     buffers = [v for v in method.values if v.kind == "tensor" and v.memory_id >= 0 and v.constant]
     return sum(v.bytes for v in buffers or method.tensors(method.inputs[2:]))

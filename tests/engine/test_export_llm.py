@@ -37,6 +37,8 @@ SIZES = {"dim": 64, "n_layers": 1, "n_heads": 4, "n_kv_heads": 2, "vocab_size": 
 CONTEXT = 64
 # Token and position, with the alignment of planned memory.
 INPUTS_BYTES = 32
+# Delegates by scope and caches.
+DELEGATES = {("full", "float"): 1, ("linear", "float"): 6, ("linear", "int8"): 7}
 # That of static_quantize_kv_cache, where nothing measures others.
 CACHE_SCALE = 1 / 127
 
@@ -263,6 +265,7 @@ def _name(node):
         pytest.param("ethosu_8a8w", "linear", "float", marks=pytest.mark.benchmark),
         pytest.param("ethosu_8a8w", "full", "float", marks=pytest.mark.benchmark),
         pytest.param("ethosu_16a8w", "full", "float", marks=pytest.mark.benchmark),
+        pytest.param("ethosu_8a8w", "linear", "int8", marks=pytest.mark.benchmark),
     ],
 )
 def test_that_export_llm_makes_the_same_program(begun, tmp_path, monkeypatch, mode, scope, caches):
@@ -279,7 +282,23 @@ def test_that_export_llm_makes_the_same_program(begun, tmp_path, monkeypatch, mo
     finally:
         torch.set_num_threads(threads)
     assert meaning(mine.module) == meaning(other.module)
-    assert len(mine.delegates) == (1 if scope == "full" else 6 if caches == "float" else 7)
+    assert len(mine.delegates) == DELEGATES[scope, caches]
     assert mine.delegates == other.delegates
     assert unexplained(mine.program, other.program) == []
     assert all(b"--optimise=Size" in each["compile_flags"] for each in mine.delegates)
+
+
+@pytest.mark.slow
+def test_that_export_llm_makes_no_second_method_for_prompts_on_ethos_u():
+    """The guide says so; a second program reads prompts here."""
+    from executorch.examples.models.llama import export_llama_lib
+    from executorch.extension.llm.export.config import llm_config as config
+
+    made = config.LlmConfig()
+    made.model.use_kv_cache, made.model.enable_dynamic_shape = True, False
+    made.backend.ethosu = config.EthosUConfig(enabled=True, target="ethos-u85-256")
+    made.quantization.pt2e_quantize = config.Pt2eQuantize.ethosu_8a8w
+    methods = [config.MethodConfig("decode"), config.MethodConfig("prefill", export_seq_len=8)]
+    made.multimethod = config.MultimethodConfig(methods=methods, share_mutable_buffers=True)
+    with pytest.raises(ValueError, match="multimethod"):
+        export_llama_lib._export_llama(made)

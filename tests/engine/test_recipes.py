@@ -175,3 +175,26 @@ def test_that_a_mode_that_a_recipe_lacks_writes_nothing(tmp_path, capsys, recipe
     assert main(["new", str(tmp_path / "mine.qwb"), "--recipe", recipe, *options]) != 0
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_that_a_program_for_prompts_computes_what_tokens_one_by_one_give(tmp_path):
+    size, text = 4, b"The with statement i"
+    made = []
+    for name, tokens in (("one", "1"), ("several", str(size))):
+        path = tmp_path / f"{name}.qwb"
+        command = ["new", str(path), "--recipe", "llm_decoder_static", "--prompt-tokens", tokens]
+        assert main(command) == 0
+        made.append(load_model(store.load(path).model, tmp_path))
+    results = []
+    with torch.no_grad():
+        for loaded in made:
+            count = loaded.inputs[0].numel()
+            caches = loaded.inputs[2:]
+            for place in range(0, len(text), count):
+                tokens = torch.tensor([list(text[place : place + count])])
+                logits, *caches = loaded.module(tokens, torch.arange(place, place + count), *caches)
+            results.append((logits, *caches))
+    assert made[1].inputs[0].numel() == size
+    for one, several in zip(*results, strict=True):
+        assert torch.allclose(one, several, atol=1e-4)

@@ -26,7 +26,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 # Pages of the reference that no code writes.
 # By hand, or from recorded results (tests.zoo.runs, tests.correction_figures,
-# tests.improver_figures, tests.decoder_figures, tests.efficiency_figures), whose own tests compare them.
+# tests.improver_figures, tests.decoder_figures, tests.text_decoder_figures, tests.efficiency_figures),
+# whose own tests compare them.
 WRITTEN_BY_HAND = {
     "architectures.md",
     "compiler-faults.md",
@@ -35,6 +36,7 @@ WRITTEN_BY_HAND = {
     "decoder-figures.md",
     "npu-simulator.md",
     "reported-failures.md",
+    "text-decoder-figures.md",
     "weight-transform-figures.md",
 }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workbench.project.opened import OpenProject
     from workbench.results.simulation import SimulationReport
 
-__all__ = ["checked_row", "measured_row", "remember_program", "remember_run"]
+__all__ = ["checked_row", "compiled_program", "measured_row", "remember_program", "remember_run"]
 
 
 def measured_row(
@@ -49,6 +49,19 @@ def measured_row(
             Place(kind="option", id="board"),
             code="board-not-set",
         )
+    lowered, path = compiled_program(opened)
+    program = path.read_bytes()
+    measured = (milliseconds, cycles)
+    row = row_of_run(lowered, program, opened.project.name, source, measured, beats)
+    return opened.project.board, row.model_copy(update={"id": row_id} if row_id else {})
+
+
+def compiled_program(opened: OpenProject) -> tuple[LowerResult, Path]:
+    """Return the result of compiling a project, and the file of its program.
+
+    Raises:
+        WorkbenchError: It is not compiled with the present settings.
+    """
     cache = Cache(default_root())
     key = plan(opened, cache).key("lower")
     if not key or not cache.has(key):
@@ -58,11 +71,7 @@ def measured_row(
             Place(kind="stage", id="lower"),
             code="lower-missing",
         )
-    lowered = load_result(LowerResult, cache.folder(key))
-    program = (cache.folder(key) / PROGRAM_FILE).read_bytes()
-    measured = (milliseconds, cycles)
-    row = row_of_run(lowered, program, opened.project.name, source, measured, beats)
-    return opened.project.board, row.model_copy(update={"id": row_id} if row_id else {})
+    return load_result(LowerResult, cache.folder(key)), cache.folder(key) / PROGRAM_FILE
 
 
 def remember_run(

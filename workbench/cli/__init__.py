@@ -19,6 +19,7 @@ from workbench.cli import (
     boards,
     firmware,
     fvp,
+    generate,
     installation,
     programs,
     project,
@@ -90,6 +91,7 @@ GROUPS = (
         (
             programs.add_inspect,
             simulate.add_simulate,
+            generate.add_generate,
             tflite.add_tflite,
             programs.add_script,
             programs.add_overlays,

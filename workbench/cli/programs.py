@@ -144,6 +144,7 @@ def add_script(verbs: Any) -> None:
 
 
 def _script(options: argparse.Namespace) -> int:
+    require_folder(options.out)
     script = api.script(api.open(options.project), options.out, aot=options.aot, form=options.form)
     try:
         script.save(options.out)

@@ -34,7 +34,7 @@ from workbench.project.model import (
     Tokenization,
 )
 from workbench.project.preprocessing import EXAMPLE, preprocess_of, preprocess_text
-from workbench.project.recipes import begin, recipes
+from workbench.project.recipes import Choice, begin, recipes
 from workbench.project.sources import TEXT_SUFFIX, is_folder
 from workbench.samples import SAMPLES, copy_sample
 from workbench.targets import target_of
@@ -110,6 +110,14 @@ def _add_recipe(new: argparse.ArgumentParser) -> None:
     ):
         words = f"for decoder recipes, as export_llm's {means}: {given}"
         new.add_argument(f"--{name}", default="", metavar=name.upper(), help=words)
+    new.add_argument(
+        "--prompt-tokens",
+        type=int,
+        default=1,
+        metavar="N",
+        help="for decoder recipes whose caches are handed on: the program for prompts, which reads N "
+        "tokens in one call",
+    )
 
 
 def _add_data(new: argparse.ArgumentParser) -> None:
@@ -171,18 +179,13 @@ def _new(options: argparse.Namespace) -> int:
 def _begin(options: argparse.Namespace) -> int:
     path: Path = options.project
     recipe = recipes()[options.recipe]
-    project = begin(
-        recipe,
-        path.absolute(),
-        overwrite=options.force,
-        mode=options.mode,
-        scope=options.scope,
-        caches=options.caches,
-    )
+    choice = Choice(options.mode, options.scope, options.caches, options.prompt_tokens)
+    project = begin(recipe, path.absolute(), choice, overwrite=options.force)
     code = project.model.spec.rpartition(":")[0]
     if options.json:
         texts = [d.spec for d in (project.calibration, project.evaluation.data) if d]
-        named = [code, project.model.weights, *texts]
+        tokens = project.calibration and project.calibration.tokens
+        named = [code, project.model.weights, *texts, tokens and tokens.tokenizer]
         files = list(dict.fromkeys(n for n in named if n and ":" not in n))
         print_json({"project": str(path), "files": files})
         return EXIT_DONE

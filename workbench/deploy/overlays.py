@@ -35,8 +35,12 @@ _EQUAL_DB = 150.0
 
 
 def graph_document(graph: GraphSnapshot, name: str) -> bytes:
-    """Return the graph as Model Explorer's JSON; nodes have the ids of the graph."""
-    nodes = [_node(graph, node) for node in graph.nodes]
+    """Return the graph as Model Explorer's JSON; nodes have the ids of the graph.
+
+    Nodes that nothing reads and that read nothing, such as counters of batch norms, are left out.
+    """
+    joined = graph.inputs_of.keys() | graph.outputs_of.keys()
+    nodes = [_node(graph, node) for node in graph.nodes if node.id in joined]
     document = {"label": name, "graphs": [{"id": GRAPH, "nodes": nodes}]}
     return _written(document)
 
@@ -73,8 +77,13 @@ def _written(document: Any) -> bytes:
 
 def _overlay(values: Mapping[str, float], gradient: tuple[dict[str, Any], ...]) -> bytes:
     finite = {node: value for node, value in values.items() if math.isfinite(value)}
-    results = {node: {"value": value} for node, value in finite.items()}
+    results = {node: {"value": _shown(value)} for node, value in finite.items()}
     return _written({GRAPH: {"results": results, "gradient": list(gradient)}})
+
+
+def _shown(value: float) -> float:
+    """Return a value as Model Explorer is to show it, which does not round: six digits, or whole."""
+    return value if float(value).is_integer() else float(f"{value:.6g}")
 
 
 def range_overlay(calibrated: CalibrateResult) -> bytes:

@@ -103,8 +103,9 @@ def _arrays(path: Path, tensors: Sequence[Tensor]) -> list[_Array]:
                 )
             return [np.asarray(stored[name]) for name in names]
     except (*ZIP_ERRORS, MemoryError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise failure(
-            f"{path} cannot be read: {error}.",
+            f"{path} cannot be read: {reason}.",
             "Give an .npz, an .npy or a folder of pictures.",
             _PLACE,
             code="inputs-not-readable",

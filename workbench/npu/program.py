@@ -533,7 +533,8 @@ def _checked_one(number: int, tensor: Tensor, given: _Array) -> _Array:
     if not (both_float or same_width) or not fits:
         raise failure(
             f"in{number} is {given.dtype} {given.shape}, the program takes {tensor.dtype} {tensor.shape}.",
-            where=Place(kind="option", id=f"in{number}"),
+            "Convert the array to that type and shape; an axis of samples may be in front.",
+            Place(kind="option", id=f"in{number}"),
             code="npu-input",
         )
     values = given.reshape(tensor.shape)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
 _FOLDER = resources() / "recipes"
+# The line of a decoder's file that says how many tokens a call reads.
+_ONE_TOKEN = "TOKENS = 1\n"
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,30 @@ class Caches:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """What a user chooses for a recipe; "" selects the first of what the recipe offers.
+
+    ``prompt_tokens`` is how many tokens of a prompt a call of the program reads; 1 is the program
+    that also writes the answer.
+    """
+
+    mode: str = ""
+    scope: str = ""
+    caches: str = ""
+    prompt_tokens: int = 1
+
+
+@dataclass(frozen=True)
 class Recipe:
     """One recipe: its purpose and the contents of its project.
 
     ``modes`` and ``scopes`` are modes and scopes of ExecuTorch's export of language models,
     ``caches`` forms of a decoder's caches; the first of each is the default. A mode is a config, a
-    scope the target of a rule. ``files`` are in
-    the recipes folder; ``length`` is the sequence length of its text data; ``limit`` is the number
-    of evaluated samples. ``evaluation`` names callables of the recipe's Python file, and a metric:
-    the fields of the project's evaluation.
+    scope the target of a rule. ``files`` are in the recipes folder; ``code`` is the Python file
+    there, "" for that named as the recipe, and ``lines`` are lines of it with the lines in their
+    place. ``length`` is the sequence length of its text data; ``limit`` is the number of evaluated
+    samples. ``evaluation`` names callables of the recipe's Python file, and a metric: the fields of
+    the project's evaluation.
     """
 
     id: str
@@ -70,44 +87,72 @@ class Recipe:
     scopes: dict[str, tuple[RuleKind, str]] = field(default_factory=dict)
     caches: dict[str, Caches] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    code: str = ""
+    lines: list[tuple[str, str]] = field(default_factory=list)
     evaluation: dict[str, str] = field(default_factory=dict)
 
-    def chosen(self, mode: str, scope: str, caches: str) -> Chosen:
-        """Return what a mode, a scope and a form of caches select; "" selects the first.
+    def chosen(self, choice: Choice) -> Chosen:
+        """Return what a choice selects.
 
         Raises:
-            WorkbenchError: the recipe has no such mode, scope or caches.
+            WorkbenchError: the recipe has no such mode, scope or caches, or reads no prompts.
         """
-        chosen = []
-        for name, given, offered in (
-            ("mode", mode, self.modes),
-            ("scope", scope, self.scopes),
-            ("caches", caches, self.caches),
-        ):
-            if given and given not in offered:
-                known = f"Available: {', '.join(offered)}." if offered else "It has none."
-                raise failure(
-                    f"The recipe {self.title} has no {name} {given!r}.",
-                    known,
-                    Place(kind="option", id=name),
-                    code="recipe-option-unknown",
-                )
-            chosen.append(given or next(iter(offered), ""))
+        mode, scope, caches = (
+            self._offered(name, getattr(choice, name), offered)
+            for name, offered in (("mode", self.modes), ("scope", self.scopes), ("caches", self.caches))
+        )
+        form = self.caches.get(caches, Caches())
+        lines = [*self.lines, *([form.line] if form.line else []), *self._prompt_lines(choice.prompt_tokens)]
         if not self.modes:
-            return Chosen(self.rules, self.options)
-        kind, match = self.scopes[chosen[1]]
-        form = self.caches.get(chosen[2], Caches())
-        rules = [(kind, match, self.modes[chosen[0]]), *form.rules, *self.rules]
-        return Chosen(rules, self.options | form.options, form.line)
+            return Chosen(self.rules, self.options, lines)
+        kind, match = self.scopes[scope]
+        rules = [(kind, match, self.modes[mode]), *form.rules, *self.rules]
+        return Chosen(rules, self.options | form.options, lines)
+
+    def _offered(self, name: str, given: str, offered: Mapping[str, object]) -> str:
+        if given and given not in offered:
+            known = f"Available: {', '.join(offered)}." if offered else "It has none."
+            raise failure(
+                f"The recipe {self.title} has no {name} {given!r}.",
+                known,
+                Place(kind="option", id=name),
+                code="recipe-option-unknown",
+            )
+        return given or next(iter(offered), "")
+
+    def text(self) -> str:
+        """Return the recipe's Python file."""
+        return (_FOLDER / (self.code or f"{self.id}.py")).read_text(encoding="utf-8")
+
+    @property
+    def most_prompt_tokens(self) -> int:
+        """How many tokens a call of its program can read."""
+        return self.length - 1 if _ONE_TOKEN in self.text() else 1
+
+    def _prompt_lines(self, tokens: int) -> list[tuple[str, str]]:
+        """Return the line of the Python file that says how many tokens a call reads, and the new one."""
+        if tokens == 1:
+            return []
+        most = self.most_prompt_tokens
+        if not 1 <= tokens <= most:
+            raise failure(
+                f"A call of the recipe {self.title} cannot read {tokens} tokens of a prompt.",
+                f"Choose 1 to {most}."
+                if most > 1
+                else "Use one whose caches are handed on: llm_decoder_static, llm_decoder_text.",
+                Place(kind="option", id="prompt-tokens"),
+                code="recipe-option-unknown",
+            )
+        return [(_ONE_TOKEN, f"TOKENS = {tokens}\n")]
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Rules and target options of a project, and a line of its model; see ``Caches``."""
+    """Rules and target options of a project, and lines of its model; see ``Recipe``."""
 
     rules: list[tuple[RuleKind, str, str]]
     options: dict[str, JsonValue]
-    line: tuple[str, str] | tuple[()] = ()
+    lines: list[tuple[str, str]]
 
 
 def recipes() -> dict[str, Recipe]:
@@ -118,33 +163,33 @@ def recipes() -> dict[str, Recipe]:
 
 def _recipe(name: str, row: dict[str, Any]) -> Recipe:
     caches = {form: Caches(**fields) for form, fields in row.pop("caches", {}).items()}
-    return Recipe(id=name, caches=caches, **row)
+    lines = [(before, after) for before, after in row.pop("lines", [])]
+    return Recipe(id=name, caches=caches, lines=lines, **row)
 
 
-def begin(
-    recipe: Recipe, path: Path, *, overwrite: bool = False, mode: str = "", scope: str = "", caches: str = ""
-) -> Project:
+def begin(recipe: Recipe, path: Path, choice: Choice = Choice(), *, overwrite: bool = False) -> Project:
     """Write a project with its files, and return it.
 
     Args:
         recipe: The recipe.
         path: The project file; the Python file is written beside it as ``NAME_model.py``, the
             recipe's files as ``NAME_weights.safetensors`` and so on.
+        choice: What of the recipe's offers.
         overwrite: Whether existing files may be replaced.
-        mode: One of the recipe's modes.
-        scope: One of the recipe's scopes.
-        caches: One of the recipe's forms of caches.
 
     Raises:
         WorkbenchError: a file exists or cannot be written, or a choice is unknown.
     """
-    chosen = recipe.chosen(mode, scope, caches)
+    chosen = recipe.chosen(choice)
+    text = recipe.text()
+    for before, after in chosen.lines:
+        text = text.replace(before, after)
     code = path.with_name(f"{path.stem}_model.py")
-    files = {code: _FOLDER / f"{recipe.id}.py"}
+    files = {code: text.encode()}
     beside = {}
     for role, name in recipe.files.items():
         beside[role] = path.with_name(f"{path.stem}_{role}{Path(name).suffix}")
-        files[beside[role]] = _FOLDER / name
+        files[beside[role]] = (_FOLDER / name).read_bytes()
     there = [file.name for file in (path, *files) if os.path.exists(file)]
     if there and not overwrite:
         raise failure(
@@ -159,11 +204,7 @@ def begin(
     for kind, match, config in chosen.rules:
         project = edits.assign(project, kind, match, config)
     try:
-        for file, source in files.items():
-            content = source.read_bytes()
-            if file == code and chosen.line:
-                before, after = chosen.line
-                content = content.replace(before.encode(), after.encode())
+        for file, content in files.items():
             write_file(file, content)
     except OSError as error:
         raise failure(
@@ -184,10 +225,13 @@ def _evaluation(recipe: Recipe, code: Path, data: DataSource | None) -> Evaluati
 
 
 def _project(recipe: Recipe, name: str, code: Path, beside: Mapping[str, Path]) -> Project:
+    tokenizer = beside["tokenizer"].name if "tokenizer" in beside else ""
+
     def text(role: str) -> DataSource | None:
         if role not in beside:
             return None
-        return DataSource(spec=beside[role].name, tokens=Tokenization(length=recipe.length))
+        tokens = Tokenization(length=recipe.length, tokenizer=tokenizer)
+        return DataSource(spec=beside[role].name, tokens=tokens)
 
     weights = beside["weights"].name if "weights" in beside else None
     return Project(

@@ -392,12 +392,20 @@ def tokens():
 
 def {name}(inputs):
     """Give the steps through the text, and whether a sequence begins with each."""
-    ids, given = tokens(), 0
-    for start in range(0, len(ids) - 1, {length}):
-        for place in range(start, min(start + {length}, len(ids) - 1)):
-{ends}            numbers, given = iter((ids[place], place - start)), given + 1
+    ids, given, ended, at_once = tokens(), 0, -1, inputs[0].numel()
+    calls = [
+        (start, place)
+        for start in range(0, len(ids) - 1, {length})
+        for place in range(start, min(start + {length}, len(ids) - 1) - at_once + 1, at_once)
+    ]
+    for number, (start, place) in enumerate(calls):
+{ends}        if ended != start:
+            places = list(range(place - start, place - start + at_once))
+            numbers, given = iter((ids[place : place + at_once], places)), given + 1
             yield place == start, tuple(
-                torch.zeros_like(i) if i.is_floating_point() else torch.full_like(i, next(numbers))
+                torch.zeros_like(i)
+                if i.is_floating_point()
+                else torch.tensor(next(numbers)[: i.numel()], dtype=i.dtype).reshape(i.shape)
                 for i in inputs
             )
 '''
@@ -492,7 +500,7 @@ def steps_part(source: DataSource, folder: Path, *, holds_out: bool) -> str:
         holds_out: Whether evaluation keeps a part of the sequences.
     """
     settings = source.tokens or Tokenization()
-    dropped = f"place in {set(source.dropped)}" if source.dropped else ""
+    dropped = f"number in {set(source.dropped)}" if source.dropped else ""
     limit = f"given == {source.limit}" if source.limit else ""
     ends = " or ".join(end for end in (dropped, limit) if end)
     values = {
@@ -500,7 +508,7 @@ def steps_part(source: DataSource, folder: Path, *, holds_out: bool) -> str:
         "ids": _ids(settings, folder),
         "length": str(settings.length),
         "name": _NAMES[holds_out],
-        "ends": f"            if {ends}:\n                break\n" if ends else "",
+        "ends": f"        if {ends}:\n            ended = start\n" if ends else "",
     }
     return filled(_STEPS, values) + (_HELD_OUT_STEPS if holds_out else "")
 

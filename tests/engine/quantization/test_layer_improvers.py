@@ -25,7 +25,7 @@ from workbench.engine.quantization.layer_walk import rows
 from workbench.npu import convolution
 from workbench.npu.program import load
 from workbench.project import edits, store
-from workbench.project.model import DataSource
+from workbench.project.model import DataSource, Evaluation
 from workbench.results import IMPROVED_WEIGHTS
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
@@ -102,8 +102,22 @@ def improved_weights(engine, made):
     return load_file(engine.path(made, "prepare") / IMPROVED_WEIGHTS)
 
 
+def test_that_scales_are_left_out_of_a_layer_without_a_gain_on_samples_held_back(engine):
+    data = DataSource(spec="improved_networks.py:moving_samples")
+    made = improved(
+        project("improved_networks.py:two_norms", "a8w4", "ethos-u85-256", calibration=data), "scales"
+    )
+    (told,) = improvements(engine, made)
+    assert told.places == 1
+    assert told.left
+    assert {*improved_weights(engine, made)} == {"steady.weight", "steady_norm.weight"}
+
+
 def test_that_a_transform_that_lowers_the_quality_on_held_out_samples_is_left_out(engine):
-    made = improved(project("uneven", "a8w4", **DATA), "scales")
+    # Evaluation has data of its own: none of the calibration samples is taken for it.
+    data = DataSource(spec="improved_networks.py:surprising_samples")
+    settings = {"calibration": data, "evaluation": Evaluation(data=data)}
+    made = improved(project("improved_networks.py:one_norm", "a8w4", "ethos-u85-256", **settings), "smooth")
     (told,) = improvements(engine, made)
     assert not told.kept
     assert told.places

@@ -70,3 +70,21 @@ def test_that_a_decoder_begins_in_a_mode_and_a_scope_and_texts_are_read_alike(op
     other = edits.data_at(opened.document.project, "other.txt")
     assert other.tokens == opened.document.project.calibration.tokens
     assert edits.data_at(opened.document.project, "other.npz").tokens is None
+
+
+def test_that_a_program_for_prompts_is_asked_for_where_a_recipe_can_have_one(opened, qtbot, tmp_path):
+    opened.window.actions_by_id["recipe"].trigger()
+    dialog = opened.window.findChild(RecipeDialog)
+    for recipe, most in (("llm_decoder", 1), ("llm_decoder_text", 127)):
+        place = dialog.recipe.findData(recipe)
+        dialog.recipe.setCurrentIndex(place)
+        dialog.recipe.activated.emit(place)
+        assert dialog.prompt_tokens.isVisibleTo(dialog) == (most > 1)
+        assert dialog.prompt_tokens.maximum() == most
+    dialog.prompt_tokens.setValue(16)
+    dialog.folder.set_text(str(tmp_path))
+    dialog.name.setText("prompts")
+    dialog.ok.click()
+    qtbot.waitUntil(lambda: opened.document.title.startswith("prompts"))
+    assert "\nTOKENS = 16\n" in (tmp_path / "prompts_model.py").read_text()
+    assert opened.document.project.calibration.tokens.tokenizer == "prompts_tokenizer.json"

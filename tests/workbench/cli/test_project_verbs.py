@@ -180,7 +180,7 @@ def test_that_a_script_is_written_with_the_commands_to_run(project_file, tmp_pat
     assert lines[0] == f"Wrote {out}. Run in {tmp_path}:"
     assert "aot_arm_compiler" in lines[-1]
     assert main([*words[:-1], str(tmp_path / "no" / "folder" / "x.py")]) == 2
-    assert codes == ["file-not-writable"]
+    assert codes == ["folder-missing"]
 
 
 @for_each(

@@ -22,6 +22,7 @@ FLOAT = GraphSnapshot(
             source="net.py:3 in forward: self.conv(x)",
         ),
         Node("relu", "aten.relu.default", "call", "net.relu", group=("net", "relu"), outputs=(IMAGE,)),
+        Node("counter", "", "input"),
     ),
     (Edge("x", "conv2d"), Edge("conv2d", "relu")),
 )
@@ -65,6 +66,7 @@ def test_that_the_graph_has_nodes_in_the_groups_of_modules():
     document = json.loads(overlays.graph_document(FLOAT, "net"))
     (graph,) = document["graphs"]
     nodes = {node["id"]: node for node in graph["nodes"]}
+    assert {*nodes} == {"x", "conv2d", "relu"}
     assert nodes["conv2d"]["namespace"] == "net/conv"
     assert nodes["relu"]["incomingEdges"] == [
         {"sourceNodeId": "conv2d", "sourceNodeOutputId": "0", "targetNodeInputId": "0"}
@@ -72,6 +74,12 @@ def test_that_the_graph_has_nodes_in_the_groups_of_modules():
     assert {"key": "tensor_shape", "value": "float32[1x3x8x8]"} in (
         nodes["relu"]["outputsMetadata"][0]["attrs"]
     )
+
+
+def test_that_values_have_the_digits_that_a_reader_needs():
+    results = json.loads(overlays._overlay({"a": 1234567.0, "b": 38.79627274161, "c": 1.23456789e-7}, ()))
+    values = [entry["value"] for entry in results[overlays.GRAPH]["results"].values()]
+    assert values == [1234567.0, 38.7963, 1.23457e-7]
 
 
 def test_that_each_operation_has_its_device():

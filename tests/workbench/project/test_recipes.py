@@ -5,7 +5,7 @@ import pytest
 from tests.for_each import for_each
 from workbench.errors import WorkbenchError
 from workbench.project import store
-from workbench.project.recipes import begin, recipes
+from workbench.project.recipes import Choice, begin, recipes
 
 ALL = recipes()
 
@@ -75,7 +75,7 @@ def test_that_the_first_mode_and_scope_stand_unless_told():
     linear = "torch.nn.modules.linear.Linear"
 
     def first(*chosen):
-        rules = [tuple(rule) for rule in recipe.chosen(*chosen, "").rules]
+        rules = [tuple(rule) for rule in recipe.chosen(Choice(*chosen)).rules]
         assert rules[1:] == rest
         return rules[0]
 
@@ -84,13 +84,13 @@ def test_that_the_first_mode_and_scope_stand_unless_told():
     assert first("", "linear") == ("module_type", linear, "a16w8")
     assert first("ethosu_8a8w", "linear") == ("module_type", linear, "a8w8")
     plain = ALL["image_classifier"]
-    assert plain.chosen("", "", "").rules == plain.rules
+    assert plain.chosen(Choice()).rules == plain.rules
 
 
 def test_that_int8_caches_are_a_line_of_the_model_or_a_rule_and_integer_inputs(tmp_path):
     line = b"INT8_CACHES = True"
     kept, handed = (
-        begin(ALL[name], tmp_path / f"{name}.qwb", caches="int8")
+        begin(ALL[name], tmp_path / f"{name}.qwb", Choice(caches="int8"))
         for name in ("llm_decoder", "llm_decoder_static")
     )
     plain = begin(ALL["llm_decoder"], tmp_path / "plain.qwb")
@@ -102,6 +102,25 @@ def test_that_int8_caches_are_a_line_of_the_model_or_a_rule_and_integer_inputs(t
     assert "integer_io" not in kept.target.options
     assert handed.target.options["integer_io"] is True
     assert ("io", "", "a8w8") in [(rule.kind, rule.match, rule.config) for rule in handed.rules]
+
+
+def test_that_a_program_for_prompts_is_a_line_of_the_model(tmp_path):
+    begin(ALL["llm_decoder_static"], tmp_path / "prompt.qwb", Choice(prompt_tokens=8))
+    begin(ALL["llm_decoder_static"], tmp_path / "plain.qwb")
+    mine, plain = ((tmp_path / f"{n}_model.py").read_text().splitlines() for n in ("prompt", "plain"))
+    assert {*mine} - {*plain} == {"TOKENS = 8"}
+    assert {*plain} - {*mine} == {"TOKENS = 1"}
+
+
+@for_each(
+    ("name", "tokens"),
+    [("llm_decoder", 8), ("image_classifier", 2), ("llm_decoder_static", 64), ("llm_decoder_static", 0)],
+)
+def test_that_prompt_tokens_that_a_program_cannot_read_are_refused(name, tokens):
+    with pytest.raises(WorkbenchError) as caught:
+        ALL[name].chosen(Choice(prompt_tokens=tokens))
+    (info,) = caught.value.infos
+    assert (info.code, info.where.id) == ("recipe-option-unknown", "prompt-tokens")
 
 
 @for_each(
@@ -117,7 +136,7 @@ def test_that_int8_caches_are_a_line_of_the_model_or_a_rule_and_integer_inputs(t
 )
 def test_that_a_mode_or_scope_that_a_recipe_lacks_is_refused(name, chosen, option):
     with pytest.raises(WorkbenchError) as caught:
-        ALL[name].chosen(*chosen, *[""] * (3 - len(chosen)))
+        ALL[name].chosen(Choice(*chosen))
     (info,) = caught.value.infos
     assert info.where.id == option
     recipe = ALL[name]

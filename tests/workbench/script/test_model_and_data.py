@@ -345,12 +345,15 @@ def test_that_arrays_and_torchscript_are_read_as_weights(tmp_path):
 
 
 def steps(folder, loaded=None, text=b"abcdefg", holds_out=True, **options):
+    at_once = options.pop("at_once", 1)
     project_data = DataSource(
         spec="t.txt", tokens=Tokenization(length=options.pop("length", 3), **options.pop("t", {})), **options
     )
     (folder / "t.txt").write_bytes(text)
-    integer = SimpleNamespace(is_floating_point=lambda: False)
-    torch = SimpleNamespace(full_like=lambda like, value: value, zeros_like=lambda like: 0)
+    integer = SimpleNamespace(
+        is_floating_point=lambda: False, numel=lambda: at_once, dtype="int32", shape=(1, at_once)
+    )
+    torch = SimpleNamespace(tensor=np.array)
     part = steps_part(project_data, folder, holds_out=holds_out)
     scope = executed(
         f"importlib = __import__('importlib')\n{part}",
@@ -358,22 +361,41 @@ def steps(folder, loaded=None, text=b"abcdefg", holds_out=True, **options):
         torch=torch,
         from_file=lambda file, name: loaded,
     )
-    return list(scope["samples"]((integer, integer)))
+    given = scope["samples"]((integer, integer))
+    return [(begins, tuple(i.ravel().tolist() for i in step)) for begins, step in given]
+
+
+def first(step):
+    """Return the first token of a step."""
+    return step[1][0][0]
 
 
 def test_that_a_text_is_read_token_by_token_in_sequences(tmp_path):
     letters = [ord(c) for c in "abcdef"]
-    assert steps(tmp_path) == [(place % 3 == 0, (letter, place % 3)) for place, letter in enumerate(letters)]
+    assert steps(tmp_path) == [
+        (place % 3 == 0, ([letter], [place % 3])) for place, letter in enumerate(letters)
+    ]
 
 
 def test_that_steps_are_left_out_and_limited(tmp_path):
-    assert [s[1][0] for s in steps(tmp_path, limit=2)] == [ord("a"), ord("b")]
-    assert [s[1][0] for s in steps(tmp_path, dropped=(4,))] == [ord(c) for c in "abcd"]
+    assert [first(s) for s in steps(tmp_path, limit=2)] == [ord("a"), ord("b")]
+    assert [first(s) for s in steps(tmp_path, dropped=(4,))] == [ord(c) for c in "abcd"]
+    assert [first(s) for s in steps(tmp_path, dropped=(1,))] == [ord(c) for c in "adef"]
+
+
+def test_that_several_tokens_are_read_at_once(tmp_path):
+    found = steps(tmp_path, at_once=2, length=5, text=b"abcdefghij")
+    assert [(begins, bytes(tokens), places) for begins, (tokens, places) in found] == [
+        (True, b"ab", [0, 1]),
+        (False, b"cd", [2, 3]),
+        (True, b"fg", [0, 1]),
+        (False, b"hi", [2, 3]),
+    ]
 
 
 def test_that_every_fourth_of_32_sequences_is_kept_for_evaluation(tmp_path):
     text = bytes(letter for letter in range(64, 96) for _ in range(3)) + b"i"
-    found = [s[1][0] for s in steps(tmp_path, text=text)]
+    found = [first(s) for s in steps(tmp_path, text=text)]
     assert found == [letter for place, letter in enumerate(text[:96]) if place // 3 % 4 != 3]
     assert [s[0] for s in steps(tmp_path, text=text)] == [True, False, False] * 24
     assert len(steps(tmp_path, text=text, holds_out=False)) == 96
@@ -384,7 +406,7 @@ def test_that_every_fourth_of_32_sequences_is_kept_for_evaluation(tmp_path):
 def test_that_a_tokenizer_of_the_user_is_called(tmp_path):
     (tmp_path / "tok.py").write_text("def encode(text): ...\n")
     found = steps(tmp_path, t={"tokenizer": "tok.py:encode"}, loaded=lambda text: [7, 8, len(text)])
-    assert [s[1][0] for s in found] == [7, 8]
+    assert [first(s) for s in found] == [7, 8]
 
 
 def test_that_a_callable_of_an_installed_package_is_imported_from_it(tmp_path):
@@ -459,7 +481,7 @@ def test_that_a_tokenizer_file_is_read_by_its_library(tmp_path):
     library = SimpleNamespace(Tokenizer=SimpleNamespace(from_file=from_file))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "tokenizers", library)
-        assert [s[1][0] for s in steps(tmp_path, length=1, t={"tokenizer": "tok.json"})] == [5]
+        assert [first(s) for s in steps(tmp_path, length=1, t={"tokenizer": "tok.json"})] == [5]
 
 
 def test_that_runners_know_the_length_of_a_sequence():

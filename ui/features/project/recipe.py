@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QDialogButtonBox,
     QFormLayout,
     QLineEdit,
+    QSpinBox,
     QVBoxLayout,
     QWidget,
 )
@@ -20,7 +21,7 @@ from ui.shared.forms import PathField, make_primary
 from ui.shared.labels import Label
 from workbench.errors import WorkbenchError
 from workbench.project.model import PROJECT_SUFFIX
-from workbench.project.recipes import Recipe, begin, recipes
+from workbench.project.recipes import Choice, Recipe, begin, recipes
 
 
 class RecipeDialog(QDialog):
@@ -45,6 +46,11 @@ class RecipeDialog(QDialog):
         self.scope.setToolTip("full: all operators; linear: nn.Linear only")
         self.caches = self._choice("Caches")
         self.caches.setToolTip("int8: a quarter of the memory; as static_quantize_kv_cache")
+        self.prompt_tokens = QSpinBox(self)
+        self.prompt_tokens.setAccessibleName("Tokens per call")
+        self.prompt_tokens.setToolTip(
+            "1: the program writes the answer; above: a second program, which reads prompts"
+        )
         self.folder = PathField("Folder", "", self, kind="folder")
         self.folder.edited.connect(self._show)
         self.name = QLineEdit(self)
@@ -78,6 +84,7 @@ class RecipeDialog(QDialog):
             ("Mode", self.mode),
             ("Scope", self.scope),
             ("Caches", self.caches),
+            ("Tokens per call", self.prompt_tokens),
             ("Folder", self.folder),
             ("Name", self.name),
         ):
@@ -105,6 +112,10 @@ class RecipeDialog(QDialog):
             box.clear()
             box.addItems(list(offered))
             self._form.setRowVisible(box, bool(offered))
+        most = self._chosen.most_prompt_tokens
+        self.prompt_tokens.setRange(1, most)
+        self.prompt_tokens.setValue(1)
+        self._form.setRowVisible(self.prompt_tokens, most > 1)
         self.words.setText(
             f"{self._chosen.description} It starts with {self._chosen.begins_with}; replace "
             f"them in the generated files."
@@ -125,13 +136,8 @@ class RecipeDialog(QDialog):
     def _on_accepted(self) -> None:
         path = Path(self.folder.text()) / f"{self.name.text().strip()}{PROJECT_SUFFIX}"
         try:
-            begin(
-                self._chosen,
-                path,
-                mode=self.mode.currentText(),
-                scope=self.scope.currentText(),
-                caches=self.caches.currentText(),
-            )
+            mode, scope, caches = (box.currentText() for box in (self.mode, self.scope, self.caches))
+            begin(self._chosen, path, Choice(mode, scope, caches, self.prompt_tokens.value()))
         except WorkbenchError as error:
             self.problem.setText(f"{error.infos[0].message} {error.infos[0].hint}")
             return

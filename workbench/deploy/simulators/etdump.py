@@ -63,7 +63,8 @@ def events_of(data: bytes) -> tuple[RuntimeEvent, ...]:
     try:
         return tuple(_events(Data(view).root()))
     except WorkbenchError as error:
-        raise ValueError(error.infos[0].message) from error
+        reason = error.infos[0].message.rstrip(".").rpartition(": ")[2]
+        raise ValueError(f"it is damaged or cut short: {reason}") from error
 
 
 def _events(root: Table) -> Iterator[RuntimeEvent]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from workbench.errors import Place, failure
 from workbench.files import open_regular
 from workbench.project import sources
 from workbench.project.model import Tokenization
+from workbench.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,11 +41,12 @@ class Tokenizer:
 def read_text(
     reference: Reference, source: DataSource, inputs: Sequence[TensorSpec], option: str, folder: Path
 ) -> Samples:
-    """Return a text as samples: one per token, with the next token as its class.
+    """Return a text as samples: one per call of the model, with the next token as its class.
 
-    The model's first input is the token, a second integer input is its position in the sequence;
-    further floating-point inputs are state from step to step, zero at the start of a sequence. A
-    sequence with a ``dropped`` step ends before it.
+    The model's first input are tokens, usually one, a second integer input is their positions in
+    the sequence, or that of the first one; further floating-point inputs are state from step to
+    step, zero at the start of a sequence. A sequence with a ``dropped`` step ends before it, and
+    with the last call that has all of its tokens.
 
     Raises:
         WorkbenchError: unreadable text, a failing tokenizer, or a model without token input.
@@ -53,50 +56,59 @@ def read_text(
     tokenizer = _tokenizer(settings, folder, f"{option}.tokens.tokenizer")
     carried = _carried(inputs, option)
     tokens = _ids(reference.path, tokenizer, option)
-    if len(tokens) < 2:
+    at_once = math.prod(inputs[0].shape)
+    if len(tokens) <= at_once or settings.length < at_once:
         raise wrong(
             option,
-            f"{reference.path.name} has fewer than two tokens.",
-            "Use a text of a few hundred tokens.",
+            f"{reference.path.name} has {plural(len(tokens), 'token')}, read in sequences of "
+            f"{settings.length}; a call of the model reads {at_once} and is followed by one more.",
+            "Use a text of a few hundred tokens, and longer sequences if they are shorter than a call.",
             code="text-too-short",
         )
     dropped = set(source.dropped)
+    calls = [
+        (start, index)
+        for start in range(0, len(tokens) - 1, settings.length)
+        for index in range(start, min(start + settings.length, len(tokens) - 1) - at_once + 1, at_once)
+    ]
 
     def read() -> Iterator[Sample]:
-        for start in range(0, len(tokens) - 1, settings.length):
-            for index in range(start, min(start + settings.length, len(tokens) - 1)):
-                if index in dropped:
-                    break
-                values = _step(inputs, int(tokens[index]), index - start)
-                label, begins = int(tokens[index + 1]), index == start
-                yield Sample(index, values, label, begins, carried)
+        ended = -1
+        for number, (start, index) in enumerate(calls):
+            ended = start if number in dropped else ended
+            if ended != start:
+                values = _step(inputs, tokens[index : index + at_once], index - start)
+                yield Sample(number, values, int(tokens[index + at_once]), index == start, carried)
 
-    count = None if dropped else len(tokens) - 1
-    return Samples(reference.path.name, count, read, tokenizer.spell)
+    return Samples(reference.path.name, None if dropped else len(calls), read, tokenizer.spell)
 
 
 def _carried(inputs: Sequence[TensorSpec], option: str) -> int:
     """Return the number of trailing inputs that are state."""
     takes = [s for s in inputs if not s.dtype.startswith(("float", "bfloat"))]
     numbers = len(takes)
-    single = all(int(np.prod(spec.shape)) == 1 for spec in takes)
-    if numbers not in {1, 2} or not single or list(inputs[:numbers]) != takes:
+    sizes = [math.prod(spec.shape) for spec in takes]
+    fits = len(sizes) in {1, 2} and sizes[0] >= 1 and sizes[-1] in {1, sizes[0]}
+    if not fits or list(inputs[:numbers]) != takes:
         given = ", ".join(f"{s.dtype} {list(s.shape)}" for s in inputs)
         raise wrong(
             option,
-            f"Text data needs a decoder that takes one token per step, but the inputs are {given}.",
-            "Order the inputs: token id, position, then the carried state.",
+            f"Text data needs a decoder that takes tokens and their positions, but the inputs are {given}.",
+            "Order the inputs: token ids, positions, then the carried state.",
             code="text-model-not-decoder",
         )
     return len(inputs) - numbers
 
 
-def _step(inputs: Sequence[TensorSpec], token: int, index: int) -> tuple[torch.Tensor, ...]:
-    numbers = iter((token, index))
+def _step(inputs: Sequence[TensorSpec], tokens: np.ndarray[Any, Any], first: int) -> tuple[torch.Tensor, ...]:
+    """Return the inputs of a call: tokens, positions from the first one on, and zeros."""
+    numbers = iter((tokens, np.arange(first, first + len(tokens))))
     return tuple(
         torch.zeros(spec.shape, dtype=getattr(torch, spec.dtype))
         if spec.dtype.startswith(("float", "bfloat"))
-        else torch.full(spec.shape, next(numbers), dtype=getattr(torch, spec.dtype))
+        else torch.from_numpy(next(numbers)[: math.prod(spec.shape)])
+        .reshape(spec.shape)
+        .to(getattr(torch, spec.dtype))
         for spec in inputs
     )
 

@@ -71,7 +71,7 @@ class TextTally:
         self.sequences += sample.begins
         if len(self.steps) < LISTED_STEPS:
             self.steps.append(TokenStep(
-                sample=sample.index, token=self.spell(int(sample.inputs[0].reshape(-1)[0])),
+                sample=sample.index, token=self.spell(int(sample.inputs[0].reshape(-1)[-1])),
                 follows=self.spell(follows), chance_float=chances[0],
                 chance_quantized=chances[1], kl_quantized=divergences[0],
                 chance_integer=chances[2] if integer is not None else None,
