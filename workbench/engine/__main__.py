@@ -12,6 +12,8 @@ import threading
 import time
 import warnings
 
+from workbench.operating_system import received
+
 # The modules whose notes to their own developers are left out of the log.
 _LIBRARIES = r"(torch|torchao|executorch|ethosu|onnx|onnxscript|transformers|numpy|tosa)(\.|$)"
 
@@ -56,4 +58,4 @@ def serve(commands: int, events: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]))
+    serve(received(sys.argv[1], os.O_RDONLY), received(sys.argv[2], os.O_WRONLY))
