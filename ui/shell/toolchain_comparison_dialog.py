@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ def rows_of(document: dict[str, Any]) -> list[Row]:
     ]
     if document["outputs"] is not None:
         total, different = document["outputs"]
-        rows.append(("Outputs that differ", "", f"{different:,} of {total:,}", "elements of the test vectors"))
+        rows.append(
+            ("Outputs that differ", "", f"{different:,} of {total:,}", "elements of the test vectors")
+        )
     rows += [
         (f"Correction {name}", *(f"{count:,}" if count else "-" for count in counts), "places")
         for name, counts in document["corrections"].items()
@@ -66,11 +69,8 @@ class ToolchainComparisonDialog(QDialog):
         self._command.succeeded.connect(self._on_succeeded)
         self._command.failed.connect(self._on_failed)
         self._command.line_printed.connect(self._on_line_printed)
-        columns = [
-            Column[Row]("", lambda r: r[0]),
-            *(Column[Row](title, lambda r, at=at: r[at]) for at, title in enumerate(titles, 1)),
-            Column[Row]("Note", lambda r: r[3]),
-        ]
+        heads = ("", *titles, "Note")
+        columns = [Column[Row](title, itemgetter(at)) for at, title in enumerate(heads)]
         self.model = FigureTableModel[Row](columns, lambda r: r[3] or r[0], self)
         self.table = FigureView("Comparison", self.model, self, empty="Nothing was compared yet.")
         self.note = WrappedLabel(parent=self)

@@ -84,8 +84,22 @@ def test_that_the_document_has_finite_numbers_only():
     found = Comparison(before, after, parts, (limit("lsb", 2, True),))
     document = found.document()
     assert document["figures"] == [
-        {"name": "sqnr", "baseline": None, "value": 40.0, "change": None, "percent": None, "comparable": True},
-        {"name": "cycles", "baseline": 200.0, "value": 100.0, "change": -100.0, "percent": -50.0, "comparable": True},
+        {
+            "name": "sqnr",
+            "baseline": None,
+            "value": 40.0,
+            "change": None,
+            "percent": None,
+            "comparable": True,
+        },
+        {
+            "name": "cycles",
+            "baseline": 200.0,
+            "value": 100.0,
+            "change": -100.0,
+            "percent": -50.0,
+            "comparable": True,
+        },
     ]
     assert document["changes"] == {"rules": [{"what": "head", "before": "", "after": "a8w8"}]}
     assert (document["passed"], document["broken"]) == (True, [])
