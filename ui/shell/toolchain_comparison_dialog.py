@@ -14,12 +14,20 @@ from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
 from ui.shared.workbench_command import WorkbenchCommand
 from workbench.api.toolchain_comparison import TITLES
+from workbench.errors import TrustRequiredError, WorkbenchError
+from workbench.project import store
+from workbench.project.opened import OpenProject
+from workbench.project.trust import TrustStore, demand
 from workbench.toolchains.registry import OWN_TITLE
 
 Row = tuple[str, str, str, str]
 _ABOUT = (
     "Runs all stages in both toolchains, which takes as long as two runs. Results that the cache holds "
     "are not computed again. Nothing is kept in the project or its runs."
+)
+_NOT_ALLOWED = (
+    "The Python code of the project is not allowed yet. Load the model in the window, which asks, and "
+    "compare then."
 )
 
 
@@ -108,7 +116,15 @@ class ToolchainComparisonDialog(QDialog):
         return self._command.is_running
 
     def compare(self) -> None:
-        """Run the project in both toolchains."""
+        """Run the project in both toolchains, if its code is allowed."""
+        try:
+            demand(OpenProject(store.load(self._path), self._path.parent, self._path), TrustStore())
+        except TrustRequiredError:
+            self.note.setText(_NOT_ALLOWED)
+            return
+        except WorkbenchError as error:
+            self.note.setText(str(error))
+            return
         self._command.run("toolchain", "compare", str(self._path), "--with", self._other)
 
     def _show_state(self) -> None:

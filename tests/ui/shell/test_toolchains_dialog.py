@@ -9,6 +9,7 @@ from ui.shared.theme import DARK
 from ui.shell.toolchain_comparison_dialog import ToolchainComparisonDialog, rows_of
 from ui.shell.toolchains_dialog import ToolchainsDialog
 from workbench.project import edits, store
+from workbench.project.model import ModelSource
 
 LONG_MS = 60_000
 
@@ -95,7 +96,7 @@ def test_that_a_comparison_has_a_row_for_each_figure_and_correction():
 
 def test_that_a_comparison_of_a_toolchain_that_is_not_there_says_so(qtbot, tmp_path):
     path = tmp_path / "net.qwb"
-    store.save(make_project(), path)
+    store.save(make_project(model=ModelSource(spec="net.pt2")), path)
     dialog = ToolchainComparisonDialog(path, ("", "none"), DARK, None)
     qtbot.addWidget(dialog)
     dialog.show()
@@ -104,6 +105,18 @@ def test_that_a_comparison_of_a_toolchain_that_is_not_there_says_so(qtbot, tmp_p
     qtbot.waitUntil(lambda: not dialog.is_running, timeout=LONG_MS)
     assert "'none'" in dialog.note.text()
     assert dialog.model.rowCount() == 0
+
+
+def test_that_code_that_is_not_allowed_is_not_run_by_a_comparison(qtbot, tmp_path):
+    (tmp_path / "model.py").write_text("raise SystemExit\n")
+    path = tmp_path / "net.qwb"
+    store.save(make_project(), path)
+    dialog = ToolchainComparisonDialog(path, ("", "sdk"), DARK, None)
+    qtbot.addWidget(dialog)
+    dialog.show()
+    press(qtbot, dialog.start)
+    assert "not allowed yet" in dialog.note.text()
+    assert not dialog.is_running
 
 
 def test_that_a_project_is_saved_before_it_is_compared(qtbot):
