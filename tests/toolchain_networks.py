@@ -1,9 +1,9 @@
 """The networks of the corrections' tests in another toolchain, beside their kept figures.
 
-``python -m tests.toolchain_networks NAME [--only TEXT] [--out FILE]`` measures each network of
-``tests.correction_figures`` with all corrections on in a toolchain of this machine. It ends with 1
-if a program is not what its quantized model is, or more than 1 dB worse on unseen samples than in
-the program's own toolchain.
+``python -m tests.toolchain_networks NAME [--create SPEC] [--only TEXT] [--out FILE]`` measures each
+network of ``tests.correction_figures`` with all corrections on in a toolchain of this machine. It
+ends with 1 if a program is not what its quantized model is, or more than 1 dB worse on unseen
+samples than in the program's own toolchain.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests import correction_figures
 from tests.engine.in_process import allowed
+from workbench import api
 from workbench.engine_process import EngineProcess
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -26,7 +27,7 @@ from workbench.project import edits
 from workbench.project.opened import OpenProject
 from workbench.protocol import EngineExit, Event, JobFinished, Ready, RunUntil, StageFailed
 from workbench.results import RESULTS, load_result
-from workbench.toolchains.registry import title_of, tools_of
+from workbench.toolchains.registry import title_of, toolchains, tools_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,13 +123,16 @@ def measured(toolchain: str, only: str) -> Iterator[tuple[Row, Figures, str]]:
                 yield row, figures, "; ".join(engine.problems)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Measure and print each network; return 1 if one is worse."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("toolchain")
+    parser.add_argument("--create", default="", metavar="SPEC", help="make it with pip if it is not there")
     parser.add_argument("--only", default="", help="rows whose keys contain this")
     parser.add_argument("--out", type=Path, help="receives the figures as JSON")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
+    if chosen.create and chosen.toolchain not in toolchains():
+        api.create_toolchain(chosen.toolchain, chosen.create)
     kept = json.loads(correction_figures.KEPT.read_text("utf-8"))
     written, worse = {}, 0
     for row, figures, reason in measured(chosen.toolchain, chosen.only):
