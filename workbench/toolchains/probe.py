@@ -33,6 +33,8 @@ ENGINE_MODULES = (
     "optuna",
     "colorlog",
     "tqdm",
+    # For the metric of detectors.
+    "pycocotools",
 )
 
 # The answer lies between two marks: a file of the environment may print when Python starts.
@@ -63,6 +65,7 @@ class Probed(Frozen):
         python: Its version, as "3.11".
         versions: The version of every package of ``PACKAGES``; "none" if not installed.
         missing: The modules of ``ENGINE_MODULES`` that it does not have.
+        asked: The modules that were asked for; a newer program asks for others.
         folders: The folders that it imports from, with the times of their last change [ns]: they
             change when a package is installed or removed.
     """
@@ -71,12 +74,15 @@ class Probed(Frozen):
     versions: dict[str, str]
     missing: tuple[str, ...]
     folders: tuple[tuple[str, int], ...]
+    asked: tuple[str, ...] = ()
 
     @property
     def is_current(self) -> bool:
         """Whether no package was installed or removed since."""
         try:
-            return all(os.stat(path).st_mtime_ns == time for path, time in self.folders)
+            return self.asked == ENGINE_MODULES and all(
+                os.stat(path).st_mtime_ns == time for path, time in self.folders
+            )
         except OSError:
             return False
 
@@ -112,7 +118,7 @@ def probe(python: Path, timeout_s: float = TIMEOUT_S) -> Probed:
             raise _unusable(f"{python} did not answer within {timeout_s:g} s.", python)
         raise _unusable(f"{python} is no Python interpreter.", python, output.text[-2000:])
     try:
-        return Probed.model_validate(json.loads(parts[1]))
+        return Probed.model_validate({**json.loads(parts[1]), "asked": ENGINE_MODULES})
     except ValueError as error:
         raise _unusable(f"{python} gave no sensible answer.", python, str(error)) from error
 

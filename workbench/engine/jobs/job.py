@@ -322,7 +322,8 @@ _OPTIONAL = {
     "onnx": "onnx",
     "onnxruntime": "onnxruntime",
     "onnxscript": "onnxscript",
-    "onnx_ir": "onnxscript",
+    "ai_edge_litert": "ai-edge-litert",
+    "distributed": "distributed",
 }
 # How torch says that memory is missing.
 _NO_MEMORY = "can't allocate memory"
