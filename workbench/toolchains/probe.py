@@ -40,13 +40,17 @@ ENGINE_MODULES = (
 # The answer lies between two marks: a file of the environment may print when Python starts.
 _SCRIPT = """
 import importlib.util, json, os, sys
-from importlib import metadata
+try:
+    from importlib import metadata
+except ImportError:
+    # Python before 3.8, which the answer says.
+    metadata = None
 packages, modules, mark = json.loads(sys.argv[1])
 versions = {}
 for package in packages:
     try:
         versions[package] = metadata.version(package)
-    except metadata.PackageNotFoundError:
+    except (AttributeError, ImportError):
         versions[package] = "none"
 answer = {
     "python": "%d.%d" % sys.version_info[:2],
@@ -125,19 +129,15 @@ def probe(python: Path, timeout_s: float = TIMEOUT_S) -> Probed:
 
 def problems_of(probed: Probed) -> list[ErrorInfo]:
     """Return why an engine cannot run in an environment; nothing where it can."""
-    infos = []
     if probed.python not in SUPPORTED_PYTHONS:
-        infos.append(
-            _problem(
-                f"It has Python {probed.python}; engines need {' or '.join(SUPPORTED_PYTHONS)}.",
-                "Create the environment with another Python.",
-            )
-        )
+        sentence = f"It has Python {probed.python}; engines need {' or '.join(SUPPORTED_PYTHONS)}."
+        return [_problem(sentence, "Create the environment with another Python.")]
     needed = ("torch", "torchao", "executorch", "ethos-u-vela", "tosa-tools")
     absent = [package for package in needed if probed.versions.get(package) == "none"]
     if absent:
-        infos.append(_problem(f"It does not have {', '.join(absent)}.", "Install executorch[ethos-u] there."))
-    return infos
+        sentence = f"It does not have {', '.join(absent)}."
+        return [_problem(sentence, "Install executorch[ethos-u] there.")]
+    return []
 
 
 def _problem(message: str, hint: str) -> ErrorInfo:
