@@ -341,7 +341,8 @@ def test_that_calls_of_one_kind_of_system_are_in_one_file():
                 found.add(name(path))
             if isinstance(node, ast.Attribute) and node.attr in SYSTEM_CALLS:
                 found.add(name(path))
-    assert found == {"workbench/operating_system.py"}
+    # The limits are read before the current folder is left, when little may be imported.
+    assert found == {"workbench/operating_system.py", "workbench/system_limits.py"}
 
 
 # Packages that ExecuTorch does not bring, which an environment of another toolchain may lack.

@@ -25,7 +25,6 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
-    import resource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,22 +151,6 @@ def local_socket() -> socket.socket:
     if sys.platform == "win32":
         raise OSError(errno.ENOSYS, "sockets with a path are not available on Windows")
     return socket.socket(socket.AF_UNIX)
-
-
-def soft_limit(name: str) -> int | None:
-    """Return a limit of this process (``getrlimit(2)``); None for none, and where it is not known.
-
-    Args:
-        name: As "RLIMIT_NOFILE".
-    """
-    if sys.platform == "win32":
-        return None
-    else:  # noqa: RET505 - mypy looks up names behind the return
-        try:
-            limit = resource.getrlimit(getattr(resource, name))[0]
-        except (AttributeError, OSError, ValueError):
-            return None
-        return None if limit == resource.RLIM_INFINITY else limit
 
 
 def resident_bytes(pid: int) -> int:

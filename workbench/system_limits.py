@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from workbench.operating_system import soft_limit
+import sys
+
+# Imported before the current folder is left: nothing else may be looked for in it.
+if sys.platform != "win32":
+    import resource
 
 # A process that has grown by more than this since its first job is renewed [bytes].
 GROWTH_LIMIT = 200_000_000
@@ -18,11 +22,27 @@ _NEEDED = (
 )
 
 
+def _soft_limit(name: str) -> int | None:
+    """Return a limit of this process (``getrlimit(2)``); None for none, and where it is not known.
+
+    Args:
+        name: As "RLIMIT_NOFILE".
+    """
+    if sys.platform == "win32":
+        return None
+    else:  # noqa: RET505 - mypy looks up names behind the return
+        try:
+            limit = resource.getrlimit(getattr(resource, name))[0]
+        except (AttributeError, OSError, ValueError):
+            return None
+        return None if limit == resource.RLIM_INFINITY else limit
+
+
 def low_limits() -> str:
     """Return the limits that may be too low, with the option of ``ulimit``; "" for none."""
     limits = []
     for name, needed, what, option, unit, word in _NEEDED:
-        limit = soft_limit(name)
+        limit = _soft_limit(name)
         if limit is not None and limit < needed:
             limits.append(f"{what} {limit // unit:,}{word} (ulimit -{option})")
     return ", ".join(limits)

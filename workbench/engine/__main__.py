@@ -12,8 +12,6 @@ import threading
 import time
 import warnings
 
-from workbench.operating_system import received
-
 # The modules whose notes to their own developers are left out of the log.
 _LIBRARIES = r"(torch|torchao|executorch|ethosu|onnx|onnxscript|transformers|numpy|tosa)(\.|$)"
 
@@ -58,4 +56,6 @@ def serve(commands: int, events: int) -> None:
 
 
 if __name__ == "__main__":
+    from workbench.operating_system import received
+
     serve(received(sys.argv[1], os.O_RDONLY), received(sys.argv[2], os.O_WRONLY))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 import threading
 import time
 import traceback
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
-from workbench import system_limits
+from workbench import interpreter, system_limits
 from workbench.engine.jobs.forked_stage import ForkedStage, can_fork_stages
 from workbench.engine.runtime.accelerated import acceleration
 from workbench.engine.runtime.context import LiveObjectCache, StageContext
@@ -347,7 +346,7 @@ def unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
         hint = system_limits.remedy("Close other programs, or give fewer or smaller samples.")
     if isinstance(chain[-1], ModuleNotFoundError) and (package := _OPTIONAL.get(str(chain[-1].name))):
         message, code = f"The toolchain does not have {package}, which this project needs.", "package-missing"
-        hint = f"Install it there: {sys.executable} -m pip install {package}."
+        hint = f"Install it there: {interpreter.command('pip')[0]} -m pip install {package}."
     return ErrorInfo(
         message=message[:600],
         hint=hint,
