@@ -323,3 +323,56 @@ def test_that_every_problem_has_a_code_in_kebab_case():
 
 def _called(node: ast.Call) -> str:
     return getattr(node.func, "id", None) or getattr(node.func, "attr", "")
+
+
+# Calls that one kind of system has: Windows raises AttributeError or ImportError for them.
+SYSTEM_MODULES = {"fcntl", "resource", "msvcrt", "termios", "pty"}
+SYSTEM_CALLS = {
+    *("killpg", "fork", "setsid", "nice", "geteuid", "getuid", "waitpid", "sysconf", "makedev"),
+    *("sched_getaffinity", "prctl", "SIGKILL", "SIGBUS", "AF_UNIX", "POLLIN", "O_NOFOLLOW", "WinDLL"),
+}
+
+
+def test_that_calls_of_one_kind_of_system_are_in_one_file():
+    found = set()
+    for path in PRODUCT:
+        for node in nodes(path):
+            if isinstance(node, ast.Import) and SYSTEM_MODULES & {alias.name for alias in node.names}:
+                found.add(name(path))
+            if isinstance(node, ast.Attribute) and node.attr in SYSTEM_CALLS:
+                found.add(name(path))
+    # The limits are read before the current folder is left, when little may be imported.
+    assert found == {"workbench/operating_system.py", "workbench/system_limits.py"}
+
+
+# Packages that ExecuTorch does not bring, which an environment of another toolchain may lack.
+OPTIONAL = {"onnx", "onnxruntime", "onnxscript", "onnx_ir", "ai_edge_litert", "sklearn", "pycocotools"}
+
+
+def imported_at_once(path: Path) -> set[str]:
+    """Return the modules that importing a file imports: those of its body, and of its classes'."""
+    found = set()
+    for node in tree(path).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_that_stages_import_optional_packages_only_where_they_are_used():
+    by_module = {name(p).removesuffix(".py").removesuffix("/__init__").replace("/", "."): p for p in PRODUCT}
+    open_modules = {
+        m for m in by_module if m.startswith(("workbench.engine.stages", "workbench.engine.jobs"))
+    }
+    reached, optional = set(), set()
+    while open_modules:
+        module = open_modules.pop()
+        reached.add(module)
+        for imported in imported_at_once(by_module[module]):
+            parents = [imported.rsplit(".", n)[0] for n in range(imported.count(".") + 1)]
+            open_modules |= {m for m in parents if m in by_module} - reached
+            if imported.partition(".")[0] in OPTIONAL:
+                optional.add(f"{module} imports {imported}")
+    assert len(reached) > 200
+    assert not optional

@@ -12,17 +12,16 @@ import importlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 from itertools import chain
-from multiprocessing import get_context
-from multiprocessing.reduction import DupFd
+from multiprocessing import get_context, reduction
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
 from workbench import interpreter, system_limits
 from workbench.ids import STAGE_IDS, is_stage
+from workbench.operating_system import CAN_FORK, become_engine, end_group, is_bus_error, passed
 from workbench.process_guard import ProcessGuard
 from workbench.protocol import (
     MAX_EVENT_BYTES,
@@ -99,8 +98,7 @@ class _Forked:
 def _serve_forked(commands: Any, events: Any, log: Any) -> None:
     """Run the engine in the child of the fork server, with a lower priority than the window."""
     interpreter.leave_current_folder()
-    os.setsid()
-    os.nice(_NICENESS)
+    become_engine(_NICENESS)
     log_fd = log.detach()
     os.dup2(log_fd, 1)
     os.dup2(log_fd, 2)
@@ -207,11 +205,7 @@ class EngineProcess:
 
     def kill(self) -> None:
         """Kill the engine and all processes it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            if os.name == "posix":
-                os.killpg(self.pid, signal.SIGKILL)
-            else:
-                os.kill(self.pid, signal.SIGTERM)
+        end_group(self.pid)
 
     def _end_group(self) -> None:
         """Kill what an engine that has ended left running."""
@@ -287,7 +281,7 @@ class EngineProcess:
             sentence = f"The engine did not start within {START_LIMIT_S:g} s."
         elif self._expected or code == 0:
             sentence = "The engine was stopped."
-        elif code is not None and code == -signal.SIGBUS:
+        elif code is not None and is_bus_error(code):
             sentence = f"A file was cut or removed, or its disk failed, while it was read{doing}."
         elif code is not None and code < 0:
             name = signal.Signals(-code).name if -code in signal.valid_signals() else "?"
@@ -345,13 +339,13 @@ def _log_lines(descriptor: int) -> Iterator[str]:
 
 def can_fork() -> bool:
     """Return whether this system can fork engines from a warm server."""
-    return sys.platform == "linux"
+    return CAN_FORK
 
 
 def _fork(commands: int, events: int, log: int) -> _Forked:
     # The fork server and the resource tracker take the environment, and no flags, from here.
     os.environ.update(interpreter.environment())
-    context = get_context("forkserver")
+    context: Any = get_context("forkserver")
     context.set_forkserver_preload(["workbench.engine.jobs.preload"])
     arguments = tuple(_LazyDup(descriptor) for descriptor in (commands, events, log))
     process = context.Process(target=_serve_forked, args=arguments, daemon=True)
@@ -366,8 +360,8 @@ class _LazyDup:
         self._descriptor = descriptor
 
     def __reduce__(self) -> tuple[Any, ...]:
-        duplicate = DupFd(self._descriptor)
-        return _same, (duplicate,)
+        duplicate: Any = reduction
+        return _same, (duplicate.DupFd(self._descriptor),)
 
 
 def _same(value: Any) -> Any:
@@ -385,13 +379,14 @@ def surroundings_of(toolchain: str) -> tuple[str, dict[str, str]]:
 
 
 def _spawn(commands: int, events: int, log: int, python: str, variables: dict[str, str]) -> _Spawned:
-    process = subprocess.Popen(
-        interpreter.command("workbench.engine", str(commands), str(events), python=python),
+    arguments, options = passed((commands, events))
+    process: subprocess.Popen[bytes] = subprocess.Popen(
+        interpreter.command("workbench.engine", *arguments, python=python),
         env=variables,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        pass_fds=(commands, events),
         start_new_session=True,
+        **options,
     )
     return _Spawned(process)

@@ -20,6 +20,15 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.operating_system import (
+    IS_WINDOWS,
+    SAFE_FLAGS,
+    device_number,
+    is_foreign,
+    is_own,
+    lock,
+    open_folder_to_lock,
+)
 from workbench.process_identity import has_ended, own_name
 
 if TYPE_CHECKING:
@@ -101,11 +110,11 @@ def open_to_append(path: Path) -> int:
         OSError: it cannot be written, is a link, a pipe or a device, or belongs to somebody else.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags |= SAFE_FLAGS
     descriptor = os.open(path, flags, 0o600)
     state = os.fstat(descriptor)
-    is_own = os.name != "posix" or (state.st_uid == os.geteuid() and state.st_nlink == 1)
-    if not stat.S_ISREG(state.st_mode) or not is_own:
+    is_shared = not IS_WINDOWS and state.st_nlink != 1
+    if not stat.S_ISREG(state.st_mode) or not is_own(state) or is_shared:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no regular file of this user", str(path))
     return descriptor
@@ -205,14 +214,13 @@ def is_open_to_others(path: Path) -> bool:
     That is so if everybody may write to it, or if it belongs to another user than root. For root,
     the owner does not count.
     """
-    if os.name != "posix":
+    if IS_WINDOWS:
         return False
     try:
         state = path.stat()
     except OSError:
         return False
-    is_foreign = os.geteuid() != 0 and state.st_uid not in {os.geteuid(), 0}
-    return is_foreign or bool(state.st_mode & stat.S_IWOTH)
+    return is_foreign(state) or bool(state.st_mode & stat.S_IWOTH)
 
 
 def write_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
@@ -273,7 +281,7 @@ def write_part(path: Path, data: bytes, mode: int | None) -> Path:
 
 def sync_folder(folder: Path) -> None:
     """Sync a folder to disk, so that renames in it survive a loss of power."""
-    if os.name != "posix":
+    if IS_WINDOWS:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -293,17 +301,12 @@ def locked(path: Path) -> Iterator[None]:
     Raises:
         OSError: another process holds the lock for a long time, or the folder does not exist.
     """
-    if os.name != "posix":
-        yield
-        return
-    import fcntl
-
-    descriptor = os.open(path.absolute().parent, os.O_RDONLY)
+    descriptor = open_folder_to_lock(path.absolute().parent)
     try:
         deadline = time.monotonic() + _LOCK_S
         while True:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                lock(descriptor)
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise
@@ -375,5 +378,5 @@ def _system_devices() -> set[int]:
         fields = mount.split()
         if len(fields) > 2 and source.split()[:1] and source.split()[0] in _SYSTEM_FILES:
             major, _, minor = fields[2].partition(b":")
-            devices.add(os.makedev(int(major), int(minor)))
+            devices.add(device_number(int(major), int(minor)))
     return devices

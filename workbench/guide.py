@@ -106,7 +106,7 @@ def pages() -> dict[str, str]:
 
 def _releases() -> Iterator[str]:
     """Yield the page of the releases of ExecuTorch that are proven."""
-    from workbench.toolchains.releases import OLDEST, RELEASES
+    from workbench.toolchains.releases import OLDEST, OTHERS, RELEASES
 
     yield from (
         "# Proven releases",
@@ -131,6 +131,8 @@ def _releases() -> Iterator[str]:
             for row in RELEASES
         ),
     )
+    yield from ("## Other releases", "")
+    yield from table(("release", "state"), OTHERS)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:

@@ -8,10 +8,11 @@ died, and the shell kills the process group. It needs no thread and no lock of e
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from workbench.operating_system import IS_WINDOWS, JobObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,9 @@ class ProcessGuard:
 
     def __init__(self, group: int, grace_s: int = 0) -> None:
         self._shell: subprocess.Popen[bytes] | None = None
+        self._job = JobObject(group) if IS_WINDOWS else None
+        if IS_WINDOWS:
+            return
         # Without a shell, only the end of its command pipe ends an engine.
         with contextlib.suppress(OSError):
             self._shell = subprocess.Popen(
@@ -38,12 +42,14 @@ class ProcessGuard:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                cwd="/" if os.name == "posix" else None,
+                cwd="/",
             )
 
     def release(self) -> None:
         """Let the group live on, or its number be used again."""
         shell, self._shell = self._shell, None
+        if self._job is not None:
+            self._job.release()
         if shell is not None:
             with contextlib.suppress(OSError, ValueError):
                 shell.communicate(b"well\n")

@@ -14,10 +14,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-try:
-    import fcntl
-except ImportError:  # Windows.
-    fcntl = None  # type: ignore[assignment]
+from workbench.operating_system import IS_WINDOWS, SAFE_FLAGS, is_running, lock
 
 # Files that this process holds, with their descriptors.
 _held: dict[Path, int] = {}
@@ -35,29 +32,18 @@ def has_ended(name: str) -> bool:
     return match is not None and match["place"] == _place() and not is_running(int(match["pid"]))
 
 
-def is_running(number: int) -> bool:
-    """Return whether a process of this number runs here, or may run."""
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
-
-
 def lock_file(path: Path) -> None:
     """Show other processes that this one runs: they find the file held until this one ends.
 
     Unlike a number, this holds in every namespace and container that shares the folder. Does
     nothing where the file cannot be made or the file system has no locks.
     """
-    if fcntl is None or path in _held:
+    if path in _held:
         return
     with suppress(OSError):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | SAFE_FLAGS, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(descriptor)
         except OSError:
             os.close(descriptor)
             raise
@@ -67,21 +53,23 @@ def lock_file(path: Path) -> None:
 def unlock_file(path: Path) -> None:
     """Remove a file that this process holds."""
     if (descriptor := _held.pop(path, None)) is not None:
+        # Windows does not remove a file that is open.
+        if IS_WINDOWS:
+            os.close(descriptor)
         with suppress(OSError):
             path.unlink()
-        os.close(descriptor)
+        if not IS_WINDOWS:
+            os.close(descriptor)
 
 
 def is_locked(path: Path) -> bool | None:
     """Return whether a running process holds a file; None if there is no such file, or no locks."""
-    if fcntl is None:
-        return None
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | SAFE_FLAGS)
     except OSError:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
     except BlockingIOError:
         return True
     except OSError:
@@ -96,14 +84,12 @@ def remove_if_free(path: Path) -> bool:
 
     The file is held meanwhile, so that one that another process makes instead stays.
     """
-    if fcntl is None:
-        return False
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | SAFE_FLAGS)
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(descriptor)
         if not os.path.samestat(os.fstat(descriptor), path.stat()):
             return False
         path.unlink()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from pathlib import Path
+import sys
 
-try:
+# Imported before the current folder is left: nothing else may be looked for in it.
+if sys.platform != "win32":
     import resource
-except ImportError:  # Windows has no such limits.
-    resource = None  # type: ignore[assignment]
 
 # A process that has grown by more than this since its first job is renewed [bytes].
 GROWTH_LIMIT = 200_000_000
@@ -25,16 +22,29 @@ _NEEDED = (
 )
 
 
+def _soft_limit(name: str) -> int | None:
+    """Return a limit of this process (``getrlimit(2)``); None for none, and where it is not known.
+
+    Args:
+        name: As "RLIMIT_NOFILE".
+    """
+    if sys.platform == "win32":
+        return None
+    else:  # noqa: RET505 - mypy looks up names behind the return
+        try:
+            limit = resource.getrlimit(getattr(resource, name))[0]
+        except (AttributeError, OSError, ValueError):
+            return None
+        return None if limit == resource.RLIM_INFINITY else limit
+
+
 def low_limits() -> str:
     """Return the limits that may be too low, with the option of ``ulimit``; "" for none."""
-    if resource is None:
-        return ""
     limits = []
     for name, needed, what, option, unit, word in _NEEDED:
-        with suppress(AttributeError, OSError, ValueError):
-            limit = resource.getrlimit(getattr(resource, name))[0]
-            if limit != resource.RLIM_INFINITY and limit < needed:
-                limits.append(f"{what} {limit // unit:,}{word} (ulimit -{option})")
+        limit = _soft_limit(name)
+        if limit is not None and limit < needed:
+            limits.append(f"{what} {limit // unit:,}{word} (ulimit -{option})")
     return ", ".join(limits)
 
 
@@ -42,12 +52,3 @@ def remedy(otherwise: str = "") -> str:
     """Return the hint to raise the low limits; ``otherwise`` if there are none."""
     limits = low_limits()
     return f"Raise the limits of this shell: {limits}." if limits else otherwise
-
-
-def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process [bytes]; 0 where the system does not say it."""
-    try:
-        pages = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]
-    except (OSError, IndexError):
-        return 0
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import selectors
-import signal
 import subprocess
 import time
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
+from workbench.operating_system import end_group, read_until
 from workbench.process_guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_MOST_BYTES, _CHUNK = 64 << 10, 4096
+_MOST_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -51,35 +48,10 @@ def tool_output(
     ):
         assert process.stdout is not None
         try:
-            text, is_whole = _read(process.stdout, deadline)
+            text, is_whole = read_until(process.stdout, _MOST_BYTES, deadline)
             code = process.wait(max(0.0, deadline - time.monotonic())) if is_whole else None
         except subprocess.TimeoutExpired:
             code = None
         finally:
-            _kill(process)
+            end_group(process.pid)
     return ToolOutput(text.decode(errors="replace"), code)
-
-
-def _read(pipe: IO[bytes], deadline: float) -> tuple[bytes, bool]:
-    """Return the output, and whether it is all of it."""
-    if os.name != "posix":
-        return pipe.read(_MOST_BYTES), True
-    data = bytearray()
-    with selectors.DefaultSelector() as selector:
-        selector.register(pipe, selectors.EVENT_READ)
-        while len(data) < _MOST_BYTES and (left := deadline - time.monotonic()) > 0:
-            if not selector.select(left):
-                break
-            chunk = os.read(pipe.fileno(), _CHUNK)
-            if not chunk:
-                return bytes(data), True
-            data += chunk
-    return bytes(data), False
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        if os.name == "posix":
-            os.killpg(process.pid, signal.SIGKILL)
-        elif process.poll() is None:
-            process.kill()

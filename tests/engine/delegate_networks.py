@@ -367,6 +367,25 @@ def detector_rows():
     return _made(run, (1, 3, 4, 4), nn.Conv2d(3, 24, 1))
 
 
+def functions_of_rows_of_images():
+    """A function of rows of several images in another order."""
+
+    def run(x, conv):
+        rows = conv(x).permute(0, 2, 3, 1).reshape(4, 4, 3, 8)
+        return rows.permute(2, 0, 1, 3).sigmoid()
+
+    return _made(run, (1, 3, 4, 4), nn.Conv2d(3, 24, 1))
+
+
+def padded_function_of_turned():
+    """A function of an image whose rows and columns change places, in front of a padding."""
+
+    def run(x, conv):
+        return functional.pad(conv(x).tanh().permute(0, 1, 3, 2), (1, 1, 1, 1))
+
+    return _made(run, (1, 3, 8, 8), nn.Conv2d(3, 24, 1))
+
+
 def padded_and_folded():
     """A padded row of values, read as an image."""
 

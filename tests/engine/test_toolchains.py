@@ -9,6 +9,7 @@ import pytest
 
 from tests.engine.in_process import NETWORKS, Engine, project
 from workbench import api
+from workbench.engine.jobs.job import unexpected
 from workbench.installation import CACHE_VARIABLE, CONFIG_VARIABLE
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
@@ -113,3 +114,12 @@ def test_that_cycles_of_another_vela_are_not_ranked_and_equal_bytes_are_told(env
     assert not figures["cycles"].comparable
     assert figures["sram_bytes"].comparable
     assert not figures["sqnr_db"].differs
+
+
+def test_that_a_package_which_few_projects_need_is_named_where_it_is_missing():
+    try:
+        raise ModuleNotFoundError("No module named 'onnx'", name="onnx")
+    except ModuleNotFoundError as error:
+        info = unexpected(error, "import_model")
+    assert info.code == "package-missing"
+    assert info.hint.endswith(f"{sys.executable} -m pip install onnx.")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from workbench.operating_system import is_running
 from workbench.process_guard import ProcessGuard
-from workbench.process_identity import is_running
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups are of POSIX")
 

@@ -62,7 +62,8 @@ class TargetController(QObject):
 
         project = self._document.project
         used = project.toolchain if project is not None else None
-        dialog = ToolchainsDialog(used, self._appearance.theme, self._window)
+        saved = self._document.path if self._document.undo_stack.isClean() else None
+        dialog = ToolchainsDialog(used, self._appearance.theme, self._window, saved)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.chosen.connect(self._choose_toolchain)
         dialog.open()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
     QDialog,
@@ -22,6 +23,7 @@ from ui.shared.labels import Label
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
 from ui.shared.workbench_command import WorkbenchCommand
+from ui.shell.toolchain_comparison_dialog import ToolchainComparisonDialog
 from workbench.toolchains.registry import OWN_TITLE, title_of
 
 Row = dict[str, Any]
@@ -49,11 +51,20 @@ class ToolchainsDialog(QDialog):
 
     chosen = Signal(str)
 
-    def __init__(self, used: str | None, theme: Theme, parent: QWidget | None) -> None:
+    def __init__(
+        self, used: str | None, theme: Theme, parent: QWidget | None, saved: Path | None = None
+    ) -> None:
+        """Make the dialog.
+
+        Args:
+            used: The toolchain of the open project; None without one.
+            theme: Colors of the table.
+            parent: The window.
+            saved: The file of the project; None where it does not have the project as it is.
+        """
         super().__init__(parent)
         self.setWindowTitle("Toolchains")
-        # The toolchain of the open project; None without one.
-        self._used, self._theme = used, theme
+        self._used, self._theme, self._saved = used, theme, saved
         self.note = WrappedLabel(parent=self)
         self._command = WorkbenchCommand(self)
         self._command.changed.connect(self._show_state)
@@ -64,6 +75,7 @@ class ToolchainsDialog(QDialog):
         self.table = FigureView("Toolchains", self.model, self)
         self.table.rows_chosen.connect(self._show_state)
         self.use = self._button("Use in this project", self._on_use_clicked)
+        self.compare = self._button("Compare\u2026", self._on_compare_clicked)
         self.remove = self._button("Remove", self._on_remove_clicked)
         self.name = QLineEdit(self)
         self.name.setAccessibleName("Name")
@@ -96,6 +108,7 @@ class ToolchainsDialog(QDialog):
         chosen = QHBoxLayout()
         chosen.addStretch(1)
         chosen.addWidget(self.use)
+        chosen.addWidget(self.compare)
         chosen.addWidget(self.remove)
         grid = QGridLayout()
         grid.setColumnStretch(1, 1)
@@ -138,7 +151,9 @@ class ToolchainsDialog(QDialog):
     def _show_state(self, *_: object) -> None:
         row, idle, name = self._row(), not self.is_running, bool(self.name.text().strip())
         is_other = row is not None and self._used is not None and row["name"] != self._used
-        self.use.setEnabled(idle and is_other and row is not None and row["state"] != "unusable")
+        is_usable = idle and is_other and row is not None and row["state"] != "unusable"
+        self.use.setEnabled(is_usable)
+        self.compare.setEnabled(is_usable)
         self.remove.setEnabled(idle and row is not None and bool(row["name"]))
         self.add.setEnabled(idle and name and bool(self.python.text()))
         self.create_button.setEnabled(idle and name and bool(self.spec.text().strip()))
@@ -164,10 +179,23 @@ class ToolchainsDialog(QDialog):
     def _on_use_clicked(self) -> None:
         row = self._row()
         if row is not None:
-            self._used = str(row["name"])
+            self._used, self._saved = str(row["name"]), None
             self.chosen.emit(self._used)
             self.note.setText(f"The project uses {row['name'] or OWN_TITLE}.")
             self._show_state()
+
+    def _on_compare_clicked(self) -> None:
+        row = self._row()
+        if row is None or self._used is None:
+            return
+        if self._saved is None:
+            self.note.setText("Save the project first: both toolchains read its file.")
+            return
+        names = self._used, str(row["name"])
+        dialog = ToolchainComparisonDialog(self._saved, names, self._theme, self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+        dialog.compare()
 
     def _on_remove_clicked(self) -> None:
         row = self._row()

@@ -13,15 +13,8 @@ from PySide6.QtCore import QFileSystemWatcher, QLockFile, QObject, QTimer, Signa
 
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import MAX_TEXT_BYTES, make_private_folder, read_limited, write_file
-from workbench.process_identity import (
-    has_ended,
-    is_locked,
-    is_running,
-    lock_file,
-    own_name,
-    remove_if_free,
-    unlock_file,
-)
+from workbench.operating_system import is_running
+from workbench.process_identity import has_ended, is_locked, lock_file, own_name, remove_if_free, unlock_file
 from workbench.project import store
 from workbench.project.model import Project
 from workbench.text import whole_number

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Operand = RunResult | OpenProject | Run | str | Path
+# Figures that the compiler estimates. Those of two releases are not ranked: their models differ.
+ESTIMATES = frozenset({"cycles", "ms"})
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,18 @@ class FigureChange:
         name: The figure.
         baseline: Its value in the baseline; None if it has none.
         value: Its value in the run; None if it has none. Equal sides have an infinite SQNR.
+        comparable: False for estimates of two releases of Vela, which have no change.
     """
 
     name: str
     baseline: float | None
     value: float | None
+    comparable: bool = True
 
     @property
     def change(self) -> float | None:
         """Value minus baseline; None if one is missing or the difference is not finite."""
-        if self.baseline is None or self.value is None:
+        if self.baseline is None or self.value is None or not self.comparable:
             return None
         if self.baseline == self.value:
             return 0.0
@@ -88,8 +92,9 @@ class Comparison:
     def figures(self) -> tuple[FigureChange, ...]:
         """Every figure that one of both has."""
         before, after = self.before.numbers, self.after.numbers
+        other = _has_other_estimator(self.before, self.after)
         return tuple(
-            FigureChange(name, before.get(name), after.get(name))
+            FigureChange(name, before.get(name), after.get(name), not (other and name in ESTIMATES))
             for name in FIGURES
             if name in before or name in after
         )
@@ -198,8 +203,7 @@ def compare(before: Operand, after: Operand, *, fail_if: Sequence[str] = ()) -> 
         WorkbenchError: A run has no figures or cannot be read, or a condition is invalid.
     """
     first, second = _read(before), _read(after)
-    known = second.outcome.numbers
-    limits = tuple(_limited(text, first.outcome.numbers, known) for text in fail_if)
+    limits = tuple(_limited(text, first.outcome, second.outcome) for text in fail_if)
     parts: dict[str, tuple[Change, ...]] = dict(outcome_changes(first.outcome, second.outcome))
     if first.run is not None and second.run is not None:
         parts |= difference(first.run, second.run).parts
@@ -291,11 +295,23 @@ def _kept(opened: OpenProject, keys: Mapping[str, str]) -> Run | None:
     return None
 
 
-def _limited(text: str, before: Mapping[str, float], known: Mapping[str, float]) -> Limit:
-    condition = condition_against(text, before)
+def _has_other_estimator(before: Outcome, after: Outcome) -> bool:
+    """Return whether two releases of Vela made the estimates; unknown ones count as the same."""
+    releases = {outcome.versions.get("ethos-u-vela", "") for outcome in (before, after)} - {""}
+    return len(releases) > 1
+
+
+def _limited(text: str, before: Outcome, after: Outcome) -> Limit:
+    known, baseline = after.numbers, before.numbers
+    reason = "which the baseline does not have"
+    if _has_other_estimator(before, after):
+        baseline = {name: value for name, value in baseline.items() if name not in ESTIMATES}
+    condition = condition_against(text, baseline)
     if not math.isnan(condition.value):
         return checked(condition, known, required=True)
-    sentence = f"{text.strip()}, which the baseline does not have"
+    if condition.name in before.numbers:
+        reason = f"which Vela {before.versions['ethos-u-vela']} estimated in the baseline"
+    sentence = f"{text.strip()}, {reason}"
     return Limit(name=condition.name, limit=sentence, value=known.get(condition.name), held=False)
 
 
@@ -317,6 +333,7 @@ def _figure(figure: FigureChange) -> dict[str, Any]:
         "value": plain(figure.value),
         "change": figure.change,
         "percent": figure.percent,
+        "comparable": figure.comparable,
     }
 
 
@@ -326,7 +343,7 @@ def _values(change: Change) -> dict[str, str]:
 
 def _told(figure: FigureChange) -> tuple[str, str, str, str]:
     texts = ["-" if v is None else f"{v:,.6g}" for v in (figure.baseline, figure.value)]
-    change = "-"
+    change = "-" if figure.comparable else "other estimator: not comparable"
     if figure.change is not None:
         change = "=" if figure.change == 0 else f"{figure.change:+,.6g}"
     if figure.percent is not None:

@@ -222,7 +222,10 @@ class RunDocument(Document):
 
 
 class FigureEntry(BaseModel):
-    """A figure in both runs; null is a missing one, or an infinite SQNR."""
+    """A figure in both runs; null is a missing one, or an infinite SQNR.
+
+    ``comparable`` is false for estimates of two releases of Vela, which have no change.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
@@ -231,6 +234,7 @@ class FigureEntry(BaseModel):
     value: float | None
     change: float | None
     percent: float | None
+    comparable: bool
 
 
 class ChangeEntry(BaseModel):

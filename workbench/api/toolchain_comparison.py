@@ -25,6 +25,21 @@ if TYPE_CHECKING:
 
 # Figures that are the compiler's estimate, and no property of the program.
 _ESTIMATES = ("cycles", "cycles_vela", "inference_ms")
+TITLES = {
+    "verdict": "Verdict",
+    "accuracy": "Accuracy",
+    "sqnr_db": "SQNR [dB]",
+    "top1": "Top-1",
+    "max_lsb": "Largest difference [LSB]",
+    "cycles": "Cycles, corrected",
+    "cycles_vela": "Cycles, as Vela says",
+    "inference_ms": "Time [ms]",
+    "flash_bytes": "Constants [bytes]",
+    "sram_bytes": "SRAM [bytes]",
+    "cpu_operators": "Operators on the CPU",
+    "delegates": "Delegates",
+    "pte_bytes": "Program [bytes]",
+}
 
 
 class ToolchainFigure(Frozen):
@@ -34,11 +49,13 @@ class ToolchainFigure(Frozen):
         name: What it is; cycles are NPU cycles of one inference, memory is in bytes.
         values: In the project's toolchain, and in the other; None where there is none.
         comparable: False for estimates of two releases of Vela: neither is better.
+        note: What is to be known of the two: that they are equal, or not comparable, and why.
     """
 
     name: str
     values: tuple[JsonValue, JsonValue]
     comparable: bool = True
+    note: str = ""
 
     @property
     def differs(self) -> bool:
@@ -121,7 +138,7 @@ def compare_toolchains(opened: OpenProject, name: str, **how: Unpack[JobOptions]
 def _compared(one: _Side, other: _Side) -> ToolchainComparison:
     same = _same_program(one, other)
     one_estimator = one.tools["ethos-u-vela"] == other.tools["ethos-u-vela"]
-    figures = tuple(_figures(one, other, comparable=one_estimator))
+    figures = tuple(_figures(one, other, comparable=one_estimator, same=bool(same)))
     outputs = _outputs(one, other)
     return ToolchainComparison(
         names=(one.name, other.name),
@@ -135,12 +152,19 @@ def _compared(one: _Side, other: _Side) -> ToolchainComparison:
     )
 
 
-def _figures(one: _Side, other: _Side, *, comparable: bool) -> Iterator[ToolchainFigure]:
+def _figures(one: _Side, other: _Side, *, comparable: bool, same: bool) -> Iterator[ToolchainFigure]:
     known = [_known(one), _known(other)]
     for name in dict.fromkeys([*known[0], *known[1]]):
         values = known[0].get(name), known[1].get(name)
         is_ranked = comparable or name not in _ESTIMATES
-        yield ToolchainFigure(name=name, values=values, comparable=is_ranked)
+        note = ""
+        if values[0] == values[1]:
+            note = "equal"
+        elif name in _ESTIMATES and same:
+            note = "the estimate alone: equal bytes"
+        elif not is_ranked:
+            note = "other estimator: not comparable"
+        yield ToolchainFigure(name=name, values=values, comparable=is_ranked, note=note)
 
 
 def _known(side: _Side) -> dict[str, JsonValue]:

@@ -104,8 +104,7 @@ def _print_comparison(comparison: api.ToolchainComparison) -> None:
     rows: list[tuple[str, ...]] = [("versions", *comparison.titles, "")]
     for figure in comparison.figures:
         texts = [_figure(value) for value in figure.values]
-        note = "" if figure.comparable else "other estimator: not comparable"
-        rows.append((figure.name, *texts, note if figure.differs else "="))
+        rows.append((figure.name, *texts, figure.note))
     rows += [
         (f"places of {correction}", *map(str, counts), "")
         for correction, counts in comparison.corrections.items()

@@ -198,6 +198,8 @@ def _print_comparison(comparison: api.Comparison) -> None:
     for figure in comparison.figures:
         change = "" if figure.change is None else f"{figure.change:+,.6g}" if figure.change else "="
         percent = "" if figure.percent is None else f"{figure.percent:+.2f} %"
+        if not figure.comparable:
+            percent = "estimates of two releases of Vela: not comparable"
         texts = ["-" if v is None else f"{v:,.6g}" for v in (figure.baseline, figure.value)]
         rows.append((figure.name, *texts, change, percent))
     print_table(("figure", "baseline", "now", "change", ""), rows)

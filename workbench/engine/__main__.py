@@ -56,4 +56,6 @@ def serve(commands: int, events: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]))
+    from workbench.operating_system import received
+
+    serve(received(sys.argv[1], os.O_RDONLY), received(sys.argv[2], os.O_WRONLY))

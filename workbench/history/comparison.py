@@ -189,7 +189,7 @@ def _figures(run: Run) -> dict[str, str]:
     if quality.metric_name:
         facts[quality.metric_name] = _number(quality.metric)
     if cost is not None:
-        facts["cycles"] = f"{cost.cycles:,}"
+        facts[_CYCLES] = f"{cost.cycles:,}"
         facts["SRAM"] = f"{cost.sram_bytes:,} B"
         facts["flash"] = f"{cost.flash_bytes:,} B"
         facts["operators on the CPU"] = str(cost.cpu_nodes)
@@ -246,6 +246,8 @@ class ComparedRow:
     change: str
 
 
+# What the estimated cycles are called, which are not ranked where two releases of Vela made them.
+_CYCLES = "cycles"
 # The kinds of differences, in the order in which they are shown: what was changed comes last.
 KINDS = {"figures": "Figure", "rules": "Rule", "modules": "Module", "layers": "Layer", "versions": "Version"}
 
@@ -273,7 +275,8 @@ def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRo
         before = next(iter(changed.values())).before
         values = [before]
         values += [changed[number].after if number in changed else before for number in range(1, len(runs))]
-        moved = change_text(values[0], values[-1])
+        is_ranked = what != _CYCLES or not estimate_warning(first, runs[-1])
+        moved = change_text(values[0], values[-1]) if is_ranked else ""
         listed.append(ComparedRow(KINDS[kind], what, tuple(values), moved))
     order = list(KINDS.values())
     return sorted(listed, key=lambda row: order.index(row.kind))

@@ -1,6 +1,7 @@
 """A process with torch that computes CPU operators of a program.
 
-A message is a line of JSON with type and shape of its "arrays", then the bytes of each array.
+A message is a line of JSON behind a mark, with type and shape of its "arrays", then the bytes of each
+array. What is printed before the mark, when Python starts in some environments, is left out.
 A request has the operator's "name", its "arguments", where {"array": i} stands for array i, and
 the type and shape of its "outputs". An answer has the outputs as arrays, or "infos".
 """
@@ -25,13 +26,15 @@ if TYPE_CHECKING:
 
     from workbench.npu.cpu import Output
 
+# The record separator of ASCII, and a word.
+_MARK = b"\x1eworkbench "
 _MODULE = "workbench.engine.ethos_u.cpu_operators"
 
 
 def send(file: IO[bytes], document: dict[str, Any], arrays: Sequence[npt.NDArray[Any]]) -> None:
     """Write one message."""
     kinds = [[array.dtype.str, list(array.shape)] for array in arrays]
-    file.write(json.dumps({**document, "arrays": kinds}).encode() + b"\n")
+    file.write(_MARK + json.dumps({**document, "arrays": kinds}).encode() + b"\n")
     for array in arrays:
         file.write(np.ascontiguousarray(array).tobytes())
     file.flush()
@@ -39,10 +42,13 @@ def send(file: IO[bytes], document: dict[str, Any], arrays: Sequence[npt.NDArray
 
 def receive(file: IO[bytes]) -> tuple[dict[str, Any], list[npt.NDArray[Any]]] | None:
     """Return the next message; None at the end."""
-    line = file.readline()
-    if not line.endswith(b"\n"):
-        return None
-    document: dict[str, Any] = json.loads(line)
+    mark = text = b""
+    while not mark:
+        line = file.readline()
+        if not line.endswith(b"\n"):
+            return None
+        _, mark, text = line.partition(_MARK)
+    document: dict[str, Any] = json.loads(text)
     arrays = []
     for kind, shape in document["arrays"]:
         data = file.read(np.dtype(kind).itemsize * math.prod(shape))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from workbench.errors import ErrorInfo, Place, TrustRequiredError, failure
 from workbench.files import locked, make_private_folder, read_limited, write_file
 from workbench.installation import config_folder
+from workbench.operating_system import IS_WINDOWS, is_own
 from workbench.project.opened import OpenProject
 from workbench.project.project_code import Code, read_code
 
@@ -123,10 +123,8 @@ class TrustStore:
     def _is_own(self) -> bool:
         """Return whether the file is a regular one that only the user can write."""
         state = self._path.lstat()
-        if os.name != "posix":
-            return True
-        own = state.st_uid == os.geteuid() and not state.st_mode & 0o022
-        return stat.S_ISREG(state.st_mode) and own
+        is_closed = IS_WINDOWS or not state.st_mode & 0o022
+        return stat.S_ISREG(state.st_mode) and is_own(state) and is_closed
 
 
 def demand(opened: OpenProject, store: TrustStore) -> Code:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +12,7 @@ from workbench import interpreter
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.files import locked, make_private_folder
 from workbench.installation import data_folder
+from workbench.operating_system import end_group
 from workbench.process_guard import guarded
 from workbench.toolchains.probe import interpreter_in
 from workbench.toolchains.registry import Toolchain, add, check_new
@@ -149,8 +147,7 @@ def _run(command: Sequence[str], report: Callable[[str], None]) -> None:
                 if line.startswith(("Collecting ", "Downloading ", "Installing ", "Processing ")):
                     report(line.strip()[:120])
         except BaseException:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end_group(process.pid)
             raise
     if process.returncode != 0:
         text = "\n".join(last)

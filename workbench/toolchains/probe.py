@@ -33,18 +33,24 @@ ENGINE_MODULES = (
     "optuna",
     "colorlog",
     "tqdm",
+    # For the metric of detectors.
+    "pycocotools",
 )
 
 # The answer lies between two marks: a file of the environment may print when Python starts.
 _SCRIPT = """
 import importlib.util, json, os, sys
-from importlib import metadata
+try:
+    from importlib import metadata
+except ImportError:
+    # Python before 3.8, which the answer says.
+    metadata = None
 packages, modules, mark = json.loads(sys.argv[1])
 versions = {}
 for package in packages:
     try:
         versions[package] = metadata.version(package)
-    except metadata.PackageNotFoundError:
+    except (AttributeError, ImportError):
         versions[package] = "none"
 answer = {
     "python": "%d.%d" % sys.version_info[:2],
@@ -63,6 +69,7 @@ class Probed(Frozen):
         python: Its version, as "3.11".
         versions: The version of every package of ``PACKAGES``; "none" if not installed.
         missing: The modules of ``ENGINE_MODULES`` that it does not have.
+        asked: The modules that were asked for; a newer program asks for others.
         folders: The folders that it imports from, with the times of their last change [ns]: they
             change when a package is installed or removed.
     """
@@ -71,12 +78,15 @@ class Probed(Frozen):
     versions: dict[str, str]
     missing: tuple[str, ...]
     folders: tuple[tuple[str, int], ...]
+    asked: tuple[str, ...] = ()
 
     @property
     def is_current(self) -> bool:
         """Whether no package was installed or removed since."""
         try:
-            return all(os.stat(path).st_mtime_ns == time for path, time in self.folders)
+            return self.asked == ENGINE_MODULES and all(
+                os.stat(path).st_mtime_ns == time for path, time in self.folders
+            )
         except OSError:
             return False
 
@@ -112,26 +122,22 @@ def probe(python: Path, timeout_s: float = TIMEOUT_S) -> Probed:
             raise _unusable(f"{python} did not answer within {timeout_s:g} s.", python)
         raise _unusable(f"{python} is no Python interpreter.", python, output.text[-2000:])
     try:
-        return Probed.model_validate(json.loads(parts[1]))
+        return Probed.model_validate({**json.loads(parts[1]), "asked": ENGINE_MODULES})
     except ValueError as error:
         raise _unusable(f"{python} gave no sensible answer.", python, str(error)) from error
 
 
 def problems_of(probed: Probed) -> list[ErrorInfo]:
     """Return why an engine cannot run in an environment; nothing where it can."""
-    infos = []
     if probed.python not in SUPPORTED_PYTHONS:
-        infos.append(
-            _problem(
-                f"It has Python {probed.python}; engines need {' or '.join(SUPPORTED_PYTHONS)}.",
-                "Create the environment with another Python.",
-            )
-        )
+        sentence = f"It has Python {probed.python}; engines need {' or '.join(SUPPORTED_PYTHONS)}."
+        return [_problem(sentence, "Create the environment with another Python.")]
     needed = ("torch", "torchao", "executorch", "ethos-u-vela", "tosa-tools")
     absent = [package for package in needed if probed.versions.get(package) == "none"]
     if absent:
-        infos.append(_problem(f"It does not have {', '.join(absent)}.", "Install executorch[ethos-u] there."))
-    return infos
+        sentence = f"It does not have {', '.join(absent)}."
+        return [_problem(sentence, "Install executorch[ethos-u] there.")]
+    return []
 
 
 def _problem(message: str, hint: str) -> ErrorInfo:

@@ -10,9 +10,10 @@ from tests.engine.in_process import NETWORKS, allowed, project
 from workbench.engine.runtime.context import LiveObjectCache
 from workbench.engine.runtime.process_memory import ProcessMemory, release_programs
 from workbench.engine_process import EngineProcess
+from workbench.operating_system import resident_bytes
 from workbench.project.configs import FixedRange
 from workbench.protocol import JobFinished, Ready, RunUntil
-from workbench.system_limits import GROWTH_LIMIT, resident_bytes
+from workbench.system_limits import GROWTH_LIMIT
 
 pytestmark = pytest.mark.engine
 _JOBS, _FIRST_JOBS = 20, 8

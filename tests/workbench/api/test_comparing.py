@@ -84,8 +84,22 @@ def test_that_the_document_has_finite_numbers_only():
     found = Comparison(before, after, parts, (limit("lsb", 2, True),))
     document = found.document()
     assert document["figures"] == [
-        {"name": "sqnr", "baseline": None, "value": 40.0, "change": None, "percent": None},
-        {"name": "cycles", "baseline": 200.0, "value": 100.0, "change": -100.0, "percent": -50.0},
+        {
+            "name": "sqnr",
+            "baseline": None,
+            "value": 40.0,
+            "change": None,
+            "percent": None,
+            "comparable": True,
+        },
+        {
+            "name": "cycles",
+            "baseline": 200.0,
+            "value": 100.0,
+            "change": -100.0,
+            "percent": -50.0,
+            "comparable": True,
+        },
     ]
     assert document["changes"] == {"rules": [{"what": "head", "before": "", "after": "a8w8"}]}
     assert (document["passed"], document["broken"]) == (True, [])
@@ -225,8 +239,33 @@ def test_that_a_run_that_is_none_is_refused(measured, number):
 
 
 def test_that_a_limit_relative_to_a_figure_that_the_baseline_lacks_is_broken():
-    found = _limited("top1<baseline-0.01", {"cycles": 1.0}, {"top1": 0.5})
+    found = _limited("top1<baseline-0.01", outcome(cycles=1.0), outcome(top1=0.5))
     assert (found.name, found.value, found.held) == ("top1", 0.5, False)
     for before, held in ((0.505, True), (0.52, False)):
-        assert _limited("top1<baseline-0.01", {"top1": before}, {"top1": 0.5}).held is held
-    assert _limited("top1<0.4", {}, {}).held is False
+        assert _limited("top1<baseline-0.01", outcome(top1=before), outcome(top1=0.5)).held is held
+    assert _limited("top1<0.4", outcome(), outcome()).held is False
+
+
+def of_vela(release, **figures):
+    return outcome(**figures).model_copy(update={"versions": {"ethos-u-vela": release}})
+
+
+def test_that_cycles_of_two_releases_of_vela_are_not_ranked():
+    figures = {"cycles": 100.0, "ms": 1.0, "sram": 64.0}
+    found = Comparison(of_vela("5.1.0", **figures), of_vela("5.2.0", cycles=80.0, ms=0.8, sram=32.0), {})
+    assert {f.name: (f.comparable, f.change, f.percent) for f in found.figures} == {
+        "cycles": (False, None, None),
+        "ms": (False, None, None),
+        "sram": (True, -32.0, -50.0),
+    }
+    same = Comparison(of_vela("5.1.0", **figures), of_vela("5.1.0", **figures), {})
+    assert all(f.comparable for f in same.figures)
+
+
+def test_that_a_limit_relative_to_an_estimate_of_another_vela_is_not_held():
+    before, after = of_vela("5.1.0", cycles=100.0), of_vela("5.2.0", cycles=80.0)
+    found = _limited("cycles>+5%", before, after)
+    assert (found.held, found.value) == (False, 80.0)
+    assert "Vela 5.1.0" in found.limit
+    assert _limited("cycles>90", before, after).held
+    assert _limited("cycles>+5%", before, of_vela("5.1.0", cycles=80.0)).held

@@ -177,7 +177,8 @@ def test_that_points_of_a_sweep_have_their_problem_or_remark(monkeypatch, capsys
 
 def test_that_a_comparison_is_a_table_of_figures_and_of_changes(monkeypatch, capsys):
     def figure(name, baseline, value, change=None, percent=None):
-        return SimpleNamespace(name=name, baseline=baseline, value=value, change=change, percent=percent)
+        values = {"baseline": baseline, "value": value, "change": change, "percent": percent}
+        return SimpleNamespace(name=name, comparable=True, **values)
 
     change = SimpleNamespace(what="head", before="", after="a16w8")
     for passed, code in ((True, 0), (False, 4)):

@@ -95,6 +95,14 @@ def test_that_several_runs_are_compared_with_the_first_and_named_by_what_changed
     assert [row.kind for row in compared([first, wide])] == ["Figure", "Rule"]
 
 
+def test_that_cycles_of_two_releases_of_vela_have_no_change():
+    other = run(2, cost=COST.model_copy(update={"cycles": 900, "sram_bytes": 1, "vela_version": "5.2.0"}))
+    rows = {row.what: row for row in compared([run(1), other])}
+    assert rows["cycles"].values == ("1,000", "900")
+    assert rows["cycles"].change == ""
+    assert rows["SRAM"].change
+
+
 def test_that_the_accuracy_is_the_users_metric_first():
     with_all = QUALITY.model_copy(update={"metric": 0.0, "metric_name": "mAP", "top1": 0.5})
     assert (run(quality=with_all).accuracy, run(quality=with_all).accuracy_name) == (0.0, "mAP")

@@ -24,8 +24,10 @@ ARRAYS = (
 # Answers with the first array of a request and what was asked; ends where it is asked for "end".
 CHILD = """
 import json, math, sys
+MARK = b"\\x1eworkbench "
 sizes = {"<f4": 4, "|i1": 1, "<i8": 8, "|b1": 1}
 for line in iter(sys.stdin.buffer.readline, b""):
+    line = line.removeprefix(MARK)
     request = json.loads(line)
     data = [sys.stdin.buffer.read(sizes[kind] * math.prod(shape))
             for kind, shape in request["arrays"]]
@@ -37,7 +39,7 @@ for line in iter(sys.stdin.buffer.readline, b""):
     if request["name"] == "refused":
         answer = {"infos": [{"message": "No.", "code": "operator-refused"}], "arrays": []}
         data = []
-    sys.stdout.buffer.write(json.dumps(answer).encode() + b"\\n" + b"".join(data[:1]))
+    sys.stdout.buffer.write(MARK + json.dumps(answer).encode() + b"\\n" + b"".join(data[:1]))
     sys.stdout.buffer.flush()
 """
 
@@ -74,12 +76,13 @@ def test_that_a_message_is_a_line_of_json_with_the_bytes_behind():
     wire = io.BytesIO()
     send(wire, {"name": "x"}, [np.array([1, 2], np.int16)])
     line, _, data = wire.getvalue().partition(b"\n")
-    assert json.loads(line) == {"name": "x", "arrays": [["<i2", [2]]]}
+    assert line.startswith(b"\x1eworkbench ")
+    assert json.loads(line.removeprefix(b"\x1eworkbench ")) == {"name": "x", "arrays": [["<i2", [2]]]}
     assert data == b"\1\0\2\0"
 
 
 def test_that_a_line_that_is_cut_short_is_the_end():
-    assert receive(io.BytesIO(b'{"arrays": []}')) is None
+    assert receive(io.BytesIO(b'\x1eworkbench {"arrays": []}')) is None
 
 
 def test_that_arrays_of_lists_are_named_by_their_number_and_one_process_computes_all(log):
@@ -117,3 +120,14 @@ def test_that_a_process_that_ends_is_told_and_started_anew(log):
     compute.close()
     assert process.returncode is not None
     compute.close()
+
+
+def test_that_what_an_environment_prints_at_its_start_is_no_message():
+    wire = io.BytesIO(b"hello\nno end of line: ")
+    wire.seek(0, io.SEEK_END)
+    send(wire, {"status": "done"}, [np.arange(3, dtype=np.int8)])
+    wire.seek(0)
+    document, arrays = receive(wire)
+    assert document["status"] == "done"
+    assert arrays[0].tolist() == [0, 1, 2]
+    assert receive(wire) is None

@@ -1,9 +1,14 @@
 """What a project's toolchain means on a machine: missing, unproven, without an option."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
+from packaging.requirements import Requirement
 
 from tests.fakes.projects import make_project, write_project
-from workbench import api
+from workbench import api, doctor
+from workbench.doctor import PROVEN, SET
 from workbench.errors import WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -103,3 +108,42 @@ def test_that_setting_a_toolchain_notes_its_versions_and_an_unknown_one_is_refus
 
 def test_that_the_releases_name_one_another_apart():
     assert len({row.executorch for row in RELEASES}) == len(RELEASES)
+
+
+ROOT = Path(__file__).parents[3]
+
+
+def requirements():
+    """Return the ranges of the toolchain's packages, of the project's metadata."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = map(Requirement, project["dependencies"])
+    return {r.name: r.specifier for r in found if r.name in SET}
+
+
+def test_that_the_installation_takes_the_built_in_set_within_the_ranges():
+    lines = (ROOT / ".ci" / "constraints.txt").read_text().splitlines()
+    fixed = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert {name: fixed[name] for name in SET} == {name: PROVEN[name] for name in SET}
+    assert support_of(fixed).state == "proven"
+    ranges = requirements()
+    assert all(fixed[name] in ranges[name] for name in SET)
+
+
+def test_that_the_ranges_have_every_proven_release_and_no_other_kind():
+    ranges = requirements()
+    for row in RELEASES:
+        assert row.executorch in ranges["executorch"]
+        for name, numbers in (("torch", row.torch), ("torchao", row.torchao), ("ethos-u-vela", row.vela)):
+            assert all(f"{number}.1" in ranges[name] for number in numbers), name
+    outside = {"torch": "2.15.0", "torchao": "0.19.0", "executorch": "1.6.0", "ethos-u-vela": "5.3.0"}
+    assert not any(version in ranges[name] for name, version in outside.items())
+
+
+def test_that_a_proven_set_beside_the_built_in_one_is_well_for_doctor(monkeypatch):
+    versions = {"torch": "2.14.1", "torchao": "0.18.0", "executorch": "1.5.1", "ethos-u-vela": "5.2.0"}
+    monkeypatch.setattr(doctor, "tool_version", lambda name: versions.get(name, "none"))
+    states = {finding.name: finding.state for finding in doctor.findings()}
+    assert {states[name] for name in SET} == {"ok"}
+    versions["executorch"] = "1.4.1"
+    states = {finding.name: finding.state for finding in doctor.findings()}
+    assert states["torch"] == "different"

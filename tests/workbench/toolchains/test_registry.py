@@ -128,3 +128,20 @@ def test_that_a_list_that_is_damaged_or_open_to_others_is_not_used(environment):
     os.chmod(path, 0o600)
     path.write_text(json.dumps({"toolchains": [{"name": "x"}]}))
     assert code_of(registry.toolchains) == "toolchains-damaged"
+
+
+def test_that_an_environment_is_asked_again_by_a_program_that_needs_other_modules(environment, monkeypatch):
+    registry.add("sdk", environment())
+    assert registry.toolchain_of("sdk").probed.is_current
+    monkeypatch.setattr(probe, "ENGINE_MODULES", (*probe.ENGINE_MODULES, "nowhere"))
+    assert not registry.toolchains()["sdk"].probed.is_current
+    assert "nowhere" in registry.toolchain_of("sdk").probed.missing
+
+
+def test_that_another_python_is_one_problem_and_nothing_is_added(tmp_path):
+    source = 'sys.argv = ["-c", sys.argv[-1]]\nexec(SCRIPT.replace("sys.version_info[:2]", "(3, 6)"))\n'
+    with pytest.raises(WorkbenchError) as caught:
+        registry.add("old", script(tmp_path / "bin" / "python", source))
+    assert [info.code for info in caught.value.infos] == ["toolchain-unusable"]
+    assert "Python 3.6" in caught.value.infos[0].message
+    assert registry.toolchains() == {}

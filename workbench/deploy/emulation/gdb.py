@@ -10,6 +10,8 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from workbench.operating_system import local_socket
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -192,7 +194,7 @@ class Qtest:
 def _connected(path: Path) -> socket.socket:
     end = time.monotonic() + _CONNECT_S
     while True:
-        one = socket.socket(socket.AF_UNIX)
+        one = local_socket()
         try:
             one.connect(str(path))
         except OSError as error:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
-import os
 import selectors
-import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import Place, failure
 from workbench.files import open_log
+from workbench.operating_system import end_group
 from workbench.process_guard import guarded
 
 if TYPE_CHECKING:
@@ -158,13 +157,11 @@ def _last_words(process: subprocess.Popen[bytes], deadline: float, *, served: bo
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process group: terminate, then kill; wait until it has ended."""
     running = process.poll() is None
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGTERM if running else signal.SIGKILL)
+    end_group(process.pid, ask=running)
     if running:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_TERMINATE_S)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        end_group(process.pid)
         process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:

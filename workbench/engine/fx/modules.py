@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
@@ -190,3 +191,26 @@ def with_origins(context: StageContext, rows: Iterable[Told]) -> tuple[Told, ...
 
 def _node(row: IntegerQuality | NodeAnnotation | TensorQuality | TensorRange) -> str:
     return row.tensor if isinstance(row, IntegerQuality | TensorQuality) else row.node
+
+
+def name_sources(program: ExportedProgram, module: torch.nn.Module, name: str) -> None:
+    """Write the ONNX node of each operation where a line of Python otherwise is.
+
+    The number of the line is that of the node among those that compute something.
+
+    Args:
+        program: The exported program, which is changed.
+        module: The module that it was made from; others than converted ones change nothing.
+        name: The file.
+    """
+    nodes: dict[str, tuple[int, str, str]] = getattr(module, "onnx_nodes", {})
+    if not nodes:
+        return
+    for node in program.graph.nodes:
+        for path, _, _ in reversed(frames(node.meta.get("nn_module_stack"))):
+            if path in nodes:
+                line, title, operator = nodes[path]
+                node.meta["stack_trace"] = (
+                    f'File "{PurePath(name).name}", line {line}, in {title}\n    {operator}'
+                )
+                break

@@ -6,18 +6,17 @@ it. It writes the stage's result to the cache, and its events to a pipe that thi
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 import threading
 import time
 import traceback
-import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from workbench.errors import Cancelled
+from workbench.operating_system import CAN_FORK, end_with_parent, fork, kill_forked, status_of, usable_cores
 from workbench.protocol import (
     MAX_EVENT_BYTES,
     Event,
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 _WAIT_S = 0.1
 # The time that a cancelled copy gets to remove what it has begun to write [s].
 _GRACE_S = 1.0
-# Linux: prctl(PR_SET_PDEATHSIG).
-_SET_DEATH_SIGNAL = 1
 
 
 def can_fork_stages() -> bool:
@@ -49,11 +46,11 @@ def can_fork_stages() -> bool:
     is killed. The signal is that of the main thread's end, so only the main thread forks. A
     process in which OpenMP runs on several threads must not be forked.
     """
-    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+    if not CAN_FORK or threading.current_thread() is not threading.main_thread():
         return False
     import torch
 
-    return len(os.sched_getaffinity(0)) > 1 and torch.get_num_threads() == 1
+    return usable_cores() > 1 and torch.get_num_threads() == 1
 
 
 class ForkedStage:
@@ -71,10 +68,7 @@ class ForkedStage:
         sys.stderr.flush()
         reading, writing = os.pipe()
         engine = os.getpid()
-        with warnings.catch_warnings():
-            # Python 3.12 warns of locks that other threads hold; none of them is used in the copy.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            self._pid = os.fork()
+        self._pid = fork()
         if not self._pid:
             _run(work, writing, engine)
         os.close(writing)
@@ -121,10 +115,9 @@ class ForkedStage:
         with suppress(OSError):
             if self._thread.is_alive():
                 os.kill(pid, signal.SIGTERM)
-            while os.waitpid(pid, os.WNOHANG) == (0, 0):
+            while status_of(pid) is None:
                 if time.monotonic() > limit:
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
+                    kill_forked(pid)
                     break
                 time.sleep(_WAIT_S / 10)
         self._thread.join()
@@ -136,10 +129,8 @@ def _run(work: Work, writing: int, engine: int) -> None:
     try:
         cancelled = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: cancelled.set())
-        ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-        # If memory is short, the kernel ends the copy: the engine then runs the stage itself.
-        with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("1000")
+        # Where memory is short, the kernel ends the copy: the engine then runs the stage itself.
+        end_with_parent()
         if os.getppid() == engine:
             lock = threading.Lock()
 

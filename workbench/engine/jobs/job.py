@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
-from workbench import system_limits
+from workbench import interpreter, system_limits
 from workbench.engine.jobs.forked_stage import ForkedStage, can_fork_stages
 from workbench.engine.runtime.accelerated import acceleration
 from workbench.engine.runtime.context import LiveObjectCache, StageContext
@@ -316,6 +316,14 @@ def _left_out(stage: PlannedStage, until: StageId, skip: tuple[StageId, ...]) ->
     return ""
 
 
+# Packages that few projects need and ExecuTorch does not bring, by the names of their modules.
+_OPTIONAL = {
+    "onnx": "onnx",
+    "onnxruntime": "onnxruntime",
+    "onnxscript": "onnxscript",
+    "ai_edge_litert": "ai-edge-litert",
+    "distributed": "distributed",
+}
 # How torch says that memory is missing.
 _NO_MEMORY = "can't allocate memory"
 
@@ -336,6 +344,9 @@ def unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
     if any(isinstance(e, MemoryError) or _NO_MEMORY in str(e) for e in chain):
         message, code = "There is not enough memory.", "memory-missing"
         hint = system_limits.remedy("Close other programs, or give fewer or smaller samples.")
+    if isinstance(chain[-1], ModuleNotFoundError) and (package := _OPTIONAL.get(str(chain[-1].name))):
+        message, code = f"The toolchain does not have {package}, which this project needs.", "package-missing"
+        hint = f"Install it there: {interpreter.command('pip')[0]} -m pip install {package}."
     return ErrorInfo(
         message=message[:600],
         hint=hint,

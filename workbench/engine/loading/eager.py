@@ -9,16 +9,11 @@ loaded: no run sees what another one wrote into buffers, attributes or inputs. O
 from __future__ import annotations
 
 import copy
-import ctypes
 import io
 import os
-import select
-import signal
 import socket
 import struct
-import sys
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -30,13 +25,20 @@ import torch
 from workbench.engine.evaluation.measures import tensors_of
 from workbench.engine.loading.recording import Recorded, recording
 from workbench.errors import Place, failure
+from workbench.operating_system import (
+    IS_WINDOWS,
+    close_other_descriptors,
+    end_with_parent,
+    ending_of,
+    fork,
+    kill_forked,
+    ready_of,
+    status_of,
+)
 
 Tensors = tuple[torch.Tensor, ...]
 _SIZE = struct.Struct("<Q")
-_WAIT_MS = 100
-# Linux: prctl(PR_SET_PDEATHSIG) and the event of a closed peer (``poll(2)``).
-_SET_DEATH_SIGNAL = 1
-_PEER_CLOSED = getattr(select, "POLLRDHUP", select.POLLHUP)
+_WAIT_S = 0.1
 _LARGE = 1e4
 _ENDED = "its process ended unexpectedly"
 
@@ -100,7 +102,7 @@ class EagerModel:
         self._model = _Model(call, tuple(weights))
         self._started: Request | None = None
         self._socket: socket.socket | None = None
-        if hasattr(os, "fork"):
+        if not IS_WINDOWS:
             self._socket, pid = _server_of(self._model)
             weakref.finalize(self, _end, self._socket, pid)
 
@@ -143,9 +145,7 @@ class EagerModel:
 
 
 def _answer(wire: socket.socket, check_cancelled: Callable[[], None]) -> Answer:
-    waiting = select.poll()
-    waiting.register(wire, select.POLLIN)
-    while not waiting.poll(_WAIT_MS):
+    while not ready_of(wire, _WAIT_S)[0]:
         check_cancelled()
     received = _received(wire)
     return received if isinstance(received, Answer) else Answer(error=_ENDED)
@@ -236,68 +236,42 @@ def _run(engine: socket.socket, model: _Model, request: Request, number: int) ->
     own, other = socket.socketpair()
 
     def work() -> None:
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-            # If memory is short, the kernel ends this process, not the engine.
-            with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-                file.write("1000")
+        end_with_parent()
         _send(socket.socket(fileno=other.detach()), model.run(request, number))
 
     pid = _forked(other.fileno(), work)
     other.close()
-    waiting = select.poll()
-    waiting.register(own, select.POLLIN)
-    waiting.register(engine, _PEER_CLOSED)
-    ended = status = 0
+    status = None
     # A process that the model started keeps the connection open when the model's process has ended.
-    while not (ready := waiting.poll(_WAIT_MS)) and not ended:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-    if any(descriptor == engine.fileno() for descriptor, _ in ready):
-        os.kill(pid, signal.SIGKILL)
+    while not any(ready := ready_of(own, _WAIT_S, peer=engine)) and status is None:
+        status = status_of(pid)
+    is_ready, is_orphan = ready
+    if is_orphan:
+        kill_forked(pid)
         os._exit(0)
-    answer = _received(own) if ready else None
+    answer = _received(own) if is_ready else None
     own.close()
-    if not ended:
+    if status is None:
         status = _status(pid, is_answered=isinstance(answer, Answer))
-    return answer if isinstance(answer, Answer) else Answer(error=_ending(status))
+    return answer if isinstance(answer, Answer) else Answer(error=f"its process {ending_of(status)}")
 
 
 def _status(pid: int, *, is_answered: bool) -> int:
     """Return how a process ended; one that has closed its connection without an answer is ended."""
     if not is_answered:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
+        if (status := status_of(pid)) is not None:
             return status
-        time.sleep(_WAIT_MS / 1e3)
-    os.kill(pid, signal.SIGKILL)
-    return os.waitpid(pid, 0)[1]
-
-
-def _ending(status: int) -> str:
-    """Return how a process ended, by its status (``wait(2)``)."""
-    if not os.WIFSIGNALED(status):
-        return f"its process ended with exit code {os.WEXITSTATUS(status)}"
-    number = os.WTERMSIG(status)
-    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    short = ", perhaps for want of memory" if number == signal.SIGKILL else ""
-    return f"its process was ended by {name}{short}"
+        time.sleep(_WAIT_S)
+    return kill_forked(pid)
 
 
 def _forked(descriptor: int, work: Callable[[], None]) -> int:
     """Do the work in a forked process that has one descriptor; return its number."""
-    with warnings.catch_warnings():
-        # Python 3.12 warns of locks that other threads hold; none of them is used in the child.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid:
+    if pid := fork():
         return pid
     code = 1
     try:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for standard in range(3):
-            os.dup2(nowhere, standard)
-        os.closerange(3, descriptor)
-        os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+        close_other_descriptors(descriptor)
         # The threads of OpenMP do not exist after a fork.
         torch.set_num_threads(1)
         work()
@@ -309,8 +283,7 @@ def _forked(descriptor: int, work: Callable[[], None]) -> int:
 def _end(wire: socket.socket, pid: int) -> None:
     wire.close()
     with suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        kill_forked(pid)
 
 
 def _send(wire: socket.socket, value: Request | Answer) -> None:

@@ -18,7 +18,6 @@ import torch
 
 from workbench.engine import user_code
 from workbench.engine.data.arrays import row_blanks
-from workbench.engine.loading import onnx_import
 from workbench.engine.loading.checkpoints import load_weights
 from workbench.engine.loading.eager import EagerModel, example_request
 from workbench.engine.loading.forms import refuse_form, refuse_quantized
@@ -94,6 +93,9 @@ def load_model(model: ModelSource, folder: Path, calibration: DataSource | None 
         return _load_program(reference.path, model, folder)
     if reference.kind == "onnx":
         assert reference.path is not None
+        # Environments of other toolchains need no onnx for other models.
+        from workbench.engine.loading import onnx_import
+
         hint = _ways_to_fix_shapes(calibration, folder)
         graph, examples = onnx_import.load(reference.path, _given_inputs(model, folder), hint)
         return LoadedModel(graph, None, examples)

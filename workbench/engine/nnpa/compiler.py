@@ -6,11 +6,9 @@ The compiler's intermediate form (``--EmitZHighIR``) names int8 products. It wri
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -18,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.operating_system import end_group
 from workbench.process_guard import guarded
 from workbench.results import CONFIG_FILE, MODEL_FILE, CompilerCheck
 from workbench.targets.nnpa.command import COMPILER, CONTAINER_TOOL, IMAGE, arguments
@@ -108,9 +107,9 @@ def check(
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a running process: terminate first, which docker forwards to its container."""
-    for number, patience in ((signal.SIGTERM, _PATIENCE_S), (signal.SIGKILL, None)):
+    for ask, patience in ((True, _PATIENCE_S), (False, None)):
         if process.poll() is None:
-            os.killpg(process.pid, number)
+            end_group(process.pid, ask=ask)
             try:
                 process.wait(patience)
             except subprocess.TimeoutExpired:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from workbench.engine.fx.rules import rules_of as quantizer
 from workbench.engine.fx.rules import rules_of as trial_quantizer
 from workbench.engine.nnpa.quantization import convert, float_module, memory, prepare, qat_model, report
-from workbench.engine.nnpa.verification import arithmetic_variants
 from workbench.engine.targets import known_differences
 
 if TYPE_CHECKING:
+    from workbench.engine.evaluation.arithmetic_models import ReadingTally
     from workbench.engine.runtime.context import StageContext
     from workbench.engine.targets import Lowered
     from workbench.results import LowerResult, VerifyResult
@@ -29,6 +29,13 @@ __all__ = [
     "trial_quantizer",
     "verify",
 ]
+
+
+def arithmetic_variants(context: StageContext) -> list[ReadingTally]:
+    """Return both arithmetics; see ``verification``."""
+    from workbench.engine.nnpa import verification
+
+    return verification.arithmetic_variants(context)
 
 
 def lower(context: StageContext) -> tuple[Lowered, LowerResult]:

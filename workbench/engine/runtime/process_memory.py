@@ -21,7 +21,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import graph_module
 
-from workbench.system_limits import GROWTH_LIMIT, resident_bytes
+from workbench.operating_system import resident_bytes
+from workbench.system_limits import GROWTH_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,13 +15,12 @@ from workbench.engine.fx import programs
 from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
 from workbench.engine.fx.functional_writes import WriteNotSupportedError, with_functional_writes
-from workbench.engine.fx.modules import source_line
+from workbench.engine.fx.modules import name_sources, source_line
 from workbench.engine.fx.output_factors import with_output_factors
 from workbench.engine.fx.output_parts import origins, split_outputs, user_outputs
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.loading.forms import refuse_values
-from workbench.engine.loading.onnx_import import name_sources
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.user_code import line_in_user_code, line_of_definition
 from workbench.errors import Place, WorkbenchError, failure

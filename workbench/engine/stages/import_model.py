@@ -12,7 +12,6 @@ import torch
 
 from workbench.engine.data import open_samples
 from workbench.engine.loading.models import LoadedModel, load_model
-from workbench.engine.loading.onnx_import import proof
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import sources
 from workbench.results import (
@@ -68,6 +67,8 @@ def _conversion(context: StageContext, loaded: LoadedModel) -> ConversionCheck |
     reference = sources.model_reference(context.project.model.spec, context.folder)
     if reference.kind != "onnx" or reference.path is None or loaded.module is None:
         return None
+    from workbench.engine.loading.onnx_import import proof
+
     context.progress(0, None, "comparing with onnxruntime")
     samples = [loaded.inputs]
     if (data := context.project.calibration) is not None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Self
 from workbench import interpreter
 from workbench.engine.workers.cluster import MAX_ANSWER, Answer, Request, answered, parsed
 from workbench.errors import failure
-from workbench.system_limits import GROWTH_LIMIT, resident_bytes
+from workbench.operating_system import resident_bytes
+from workbench.system_limits import GROWTH_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -322,10 +322,11 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
         behind it, and computes the first activation alone. Where the result is a part of a joined
         tensor, it joins a convolution, a transpose and the activation too: it splits the channels,
         computes the first of them twice, and reads weights beyond their end. On all devices an
-        8-bit activation is joined with a transpose of five dimensions, which Vela computes in
-        steps, and is written to wrong places.
+        8-bit activation is joined with a transpose of five dimensions, or of several images, which
+        Vela computes in steps, and is written to wrong places; so is one on a U55 or U65 that is
+        joined or padded.
     Instead: The second activation comes before the change of layout. Behind a transpose of five
-        dimensions the result is copied first, which costs the cycles of the copy.
+        dimensions or several images the result is copied first, which costs the cycles of the copy.
     Right because: An activation works on each element alone. The copy is a maximum over windows of
         one element, which is the element.
     Network: torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85;
@@ -341,7 +342,7 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
         if _is_behind_deep_layout(value) and (copied := copied_before(graph, value, node)):
             node.replace_input_with(value, copied)
             yield node.name
-        elif not delegate.is_u55 and _moved_before_layouts(graph, node):
+        elif (not delegate.is_u55 or _is_joined(node)) and _moved_before_layouts(graph, node):
             yield node.name
 
 
@@ -503,8 +504,10 @@ def _has_several_outputs(node: fx.Node) -> bool:
 def _is_behind_deep_layout(value: fx.Node) -> bool:
     """Return whether a value of 8 bits comes from a transpose of five dimensions or more."""
     layout = source_of(value, _IN_PLACE[1:])
-    is_deep = layout.meta["val"].dim() > IMAGE_RANK if _is_transpose(layout) else False
-    return bool(is_deep and value.meta["val"].dtype == torch.int8)
+    if not _is_transpose(layout) or value.meta["val"].dtype != torch.int8:
+        return False
+    shape = layout.meta["val"].shape
+    return len(shape) > IMAGE_RANK or (len(shape) == IMAGE_RANK and shape[0] > 1)
 
 
 def _moved_before_layouts(graph: fx.Graph, node: fx.Node) -> bool:

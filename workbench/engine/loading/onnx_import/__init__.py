@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine.fx.modules import frames
 from workbench.engine.loading.onnx_import import reading
 from workbench.engine.loading.onnx_import.calls import NotConvertedError
 from workbench.engine.loading.onnx_import.conversion import convert, example_inputs, graph_inputs
@@ -128,26 +126,3 @@ def _refuse_other_shape(label: str, sizes: list[int | None], value: torch.Tensor
             Place(kind="option", id="model.input_shapes"),
             code="model-inputs-invalid",
         )
-
-
-def name_sources(program: torch.export.ExportedProgram, module: torch.nn.Module, name: str) -> None:
-    """Write the ONNX node of each operation where a line of Python otherwise is.
-
-    The number of the line is that of the node among those that compute something.
-
-    Args:
-        program: The exported program, which is changed.
-        module: The module that it was made from; others than converted ones change nothing.
-        name: The file.
-    """
-    nodes: dict[str, tuple[int, str, str]] = getattr(module, "onnx_nodes", {})
-    if not nodes:
-        return
-    for node in program.graph.nodes:
-        for path, _, _ in reversed(frames(node.meta.get("nn_module_stack"))):
-            if path in nodes:
-                line, title, operator = nodes[path]
-                node.meta["stack_trace"] = (
-                    f'File "{PurePath(name).name}", line {line}, in {title}\n    {operator}'
-                )
-                break
