@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -268,12 +270,17 @@ def _checkpoints() -> tuple[list[bytes], Reader]:
 
 
 def _indices() -> tuple[list[bytes], Reader]:
+    import numpy as np
+    from safetensors.numpy import save
+
     from workbench.engine.loading.checkpoint_reading import read_checkpoint
     from workbench.project.checkpoints import foreign, weight_files
 
     seed = json.dumps({"metadata": {}, "weight_map": {"a": "x.safetensors"}}).encode()
+    weights = save({"a": np.zeros((2, 3), np.float32)})
 
     def read(data: bytes, folder: Path) -> None:
+        (folder / "x.safetensors").write_bytes(weights)
         path = folder / "model.safetensors.index.json"
         path.write_bytes(data)
         weight_files(path)
@@ -317,7 +324,8 @@ def _texts() -> tuple[list[bytes], Reader]:
         (folder / "a.txt").write_bytes(data)
         source = DataSource(spec="a.txt")
         reference = data_reference("a.txt", folder, "calibration")
-        for sample in read_text(reference, source, [spec], "calibration", folder):
+        # The file is read as a whole before its first sample; a sample is one token of it.
+        for sample in itertools.islice(read_text(reference, source, [spec], "calibration", folder), 20):
             del sample
 
     return ["Ein Häuschen am Fluß. \u4e2d\u6587\n".encode() * 3], read
@@ -342,7 +350,7 @@ def _numbers() -> tuple[list[bytes], Reader]:
 
 def _results() -> tuple[list[bytes], Reader]:
     from workbench.pipeline.cache import Cache
-    from workbench.results import RESULT_FILE, RESULTS, load_arrays, load_result
+    from workbench.results import MANIFEST_FILE, RESULT_FILE, RESULTS, load_arrays, load_result
     from workbench.studies.documents import DOCUMENT_FILE, load_study
     from workbench.studies.search import SearchResult
 
@@ -357,14 +365,14 @@ def _results() -> tuple[list[bytes], Reader]:
         for name in (RESULT_FILE, DOCUMENT_FILE, "arrays.npz"):
             (place / name).write_bytes(data)
         load_study(SearchResult, place)
+        kind = list(RESULTS.values())[zlib.crc32(data) % len(RESULTS)]
         # A result in the making has no manifest; the second time it is this one.
         for _ in range(2):
-            for kind in RESULTS.values():
-                with contextlib.suppress(WorkbenchError):
-                    load_result(kind, place)
+            with contextlib.suppress(WorkbenchError):
+                load_result(kind, place)
             with contextlib.suppress(WorkbenchError):
                 load_arrays(place)
-            (place / "entry.json").write_bytes(data)
+            (place / MANIFEST_FILE).write_bytes(data)
         cache.has(key)
         cache.prune()
         cache.verify(key)
@@ -452,7 +460,7 @@ def _jobs() -> tuple[list[bytes], Reader]:
             for operation in ("quantize", "matmul"):
                 answer_nnpa({"operation": operation, "jobs": given}, folder / "answer.json")
 
-    return [json.dumps(jobs).encode()], read
+    return [json.dumps([job]).encode() for job in jobs] + [json.dumps(jobs).encode()], read
 
 
 def _plugins() -> tuple[list[bytes], Reader]:
