@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import functools
 import gzip
 import io
@@ -86,7 +87,8 @@ class Report:
         return (
             f"{self.kind}: {self.accepted + self.refused + len(self.faults)} inputs, "
             f"{self.accepted} accepted, {self.refused} refused, {len(self.faults)} faults, "
-            f"{self.used_s:.0f} s of CPU, longest {self.longest_s:.2f} s, memory grew by {self.grown_bytes >> 20} MB"
+            f"{self.used_s:.0f} s of CPU, longest {self.longest_s:.2f} s, "
+            f"memory grew by {self.grown_bytes >> 20} MB"
         )
 
 
@@ -148,6 +150,10 @@ _ODD = (
 )
 
 
+# A list of more items is not repeated: repeated lists of lists would grow without end.
+_MANY = 1000
+
+
 @functools.cache
 def _places(text: bytes) -> list[tuple[str | int, ...]]:
     """Return where the parts of a JSON text are, as keys and indices from the top."""
@@ -173,7 +179,7 @@ def mutated_json(source: random.Random, text: bytes, share: float) -> object:
         *above, last = source.choice(places) or (None,)
         if last is None:
             # The whole value, seldom.
-            value = source.choice(_ODD) if source.random() < 0.2 else value
+            value = _odd(source) if source.random() < 0.2 else value
             continue
         parent = value
         with contextlib.suppress(LookupError, TypeError):
@@ -189,11 +195,16 @@ def _change_part(source: random.Random, parent: Any, key: str | int) -> None:
         case 0:
             del parent[key]
         case 1 if isinstance(parent, dict):
-            parent["unknown"] = source.choice(_ODD)
+            parent["unknown"] = _odd(source)
         case 1:
-            parent[:] = parent * 3
+            parent[:] = parent * (3 if len(parent) < _MANY else 1)
         case _:
-            parent[key] = source.choice(_ODD)
+            parent[key] = _odd(source)
+
+
+def _odd(source: random.Random) -> object:
+    """Return an odd value of its own: later changes of it are not seen in other inputs."""
+    return copy.deepcopy(source.choice(_ODD))
 
 
 def _programs() -> tuple[list[bytes], Reader]:
