@@ -48,9 +48,10 @@ def test_that_a_run_of_inputs_ends_with_its_time():
 def test_that_an_input_does_not_depend_on_the_inputs_before_it():
     """Odd values that were put into one input and changed there once came back in all later ones."""
     text = json.dumps({"a": [{"b": [1, 2]}, {"c": {}}], "d": {"e": [3]}}).encode()
-    inputs = [repr(fuzz.mutated_json(random.Random(seed), text, 0.9)) for seed in (1, *range(300), 1)]
-    assert inputs[0] == inputs[-1]
-    assert max(map(len, inputs)) < 1 << 20
+    first = [repr(fuzz.mutated_json(random.Random(seed), text, 0.9)) for seed in range(200)]
+    again = [repr(fuzz.mutated_json(random.Random(seed), text, 0.9)) for seed in range(200)]
+    assert first == again
+    assert max(map(len, first)) < 1 << 20
 
 
 @pytest.mark.parametrize("kind", sorted(fuzz.FURTHER_KINDS.keys() - {"windows", "jobs"}))
