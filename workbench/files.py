@@ -306,16 +306,24 @@ def locked(path: Path) -> Iterator[None]:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise
+                    held = "another process has kept the lock of the folder"
+                    raise BlockingIOError(errno.EAGAIN, held, str(path)) from None
                 time.sleep(_LOCK_POLL_S)
                 continue
             except OSError as error:
-                if error.errno not in {errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}:
+                if error.errno not in {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL}:
                     raise
             break
         yield
     finally:
         os.close(descriptor)
+
+
+def lock_remedy(error: Exception, otherwise: str) -> str:
+    """Return what helps where ``locked`` ended with an error; ``otherwise`` for another error."""
+    if isinstance(error, BlockingIOError):
+        return "Wait for the other process or end it, in this system or a container; then try again."
+    return otherwise
 
 
 def remove_parts(folder: Path) -> None:

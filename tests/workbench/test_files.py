@@ -82,7 +82,13 @@ def test_that_a_private_folder_is_made_with_its_parents_and_one_that_exists_stay
 
 @for_each(
     ("number", "locks"),
-    [(errno.ENOTSUP, True), (errno.ENOLCK, True), (errno.EINVAL, True), (errno.EIO, False)],
+    [
+        (errno.ENOTSUP, True),
+        (errno.ENOLCK, True),
+        (errno.EINVAL, True),
+        (errno.ENOSYS, True),
+        (errno.EIO, False),
+    ],
 )
 def test_that_a_file_system_without_locks_is_not_locked(tmp_path, monkeypatch, number, locks):
     def fails(*_):

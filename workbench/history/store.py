@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, failure
-from workbench.files import locked, read_limited, write_file
+from workbench.files import lock_remedy, locked, read_limited, write_file
 from workbench.history.runs import Run
 
 if TYPE_CHECKING:
@@ -203,7 +203,9 @@ class History:
         code = "history-damaged" if damaged else "history-not-writable"
         self.problem = ErrorInfo(
             message=f"The history {self.path.name} {what}. New runs are lost when you close the program.",
-            hint="Move the damaged file away." if damaged else "Make the folder writable.",
+            hint="Move the damaged file away."
+            if damaged
+            else lock_remedy(error, "Make the folder writable."),
             where=self._place(),
             details=str(error),
             code=code,

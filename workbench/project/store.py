@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
-from workbench.files import is_text, locked, read_limited, remove_parts, write_file
+from workbench.files import is_text, lock_remedy, locked, read_limited, remove_parts, write_file
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
 
@@ -223,7 +223,7 @@ def editing(path: Path) -> Iterator[None]:
         except OSError as error:
             raise failure(
                 f"The project cannot be changed: {error.strerror or error}.",
-                "Another process may be changing it. Try again.",
+                lock_remedy(error, "Another process may be changing it. Try again."),
                 Place(kind="file", id=str(path)),
                 code="project-busy",
             ) from error
