@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from tests.fuzz_kinds import JSON_KINDS, Reader
+from tests.fuzz_kinds import ARCHIVE_KINDS, JSON_KINDS, Reader
 from tests.fuzz_kinds import KINDS as FURTHER_KINDS
 from workbench.errors import WorkbenchError
 from workbench.project.opened import OpenProject
@@ -456,11 +456,17 @@ def _changed(source: random.Random, kind: str, bases: list[bytes]) -> bytes:
     """Return the next input of a kind."""
     base = source.choice(bases)
     if kind in JSON_KINDS and source.random() < 0.7:
-        with contextlib.suppress(ValueError):
-            value = mutated_json(source, base, source.choice((0.003, 0.01, 0.03, 0.1)))
-            return json.dumps(value).encode(errors="surrogatepass")
-    if kind in {"archives", "arrays", "checkpoints"} and source.random() < 0.5:
+        return _mutated_text(source, base, bases)
+    if kind in ARCHIVE_KINDS and source.random() < 0.5:
         return _with_changed_records(source, base)
+    return mutated(source, base, bases)
+
+
+def _mutated_text(source: random.Random, base: bytes, bases: list[bytes]) -> bytes:
+    """Return a JSON text with odd parts; one with changed bytes if it is no JSON."""
+    with contextlib.suppress(ValueError):
+        value = mutated_json(source, base, source.choice((0.003, 0.01, 0.03, 0.1)))
+        return json.dumps(value).encode(errors="surrogatepass")
     return mutated(source, base, bases)
 
 
@@ -475,7 +481,10 @@ def _with_changed_records(source: random.Random, base: bytes) -> bytes:
     with zipfile.ZipFile(buffer, "w") as new:
         for name in old.namelist():
             data = old.read(name)
-            new.writestr(name, mutated(source, data, [data]) if name == changed else data)
+            if name == changed:
+                is_text = data[:1] in {b"{", b"["} and source.random() < 0.7
+                data = (_mutated_text if is_text else mutated)(source, data, [data])
+            new.writestr(name, data)
     return buffer.getvalue()
 
 

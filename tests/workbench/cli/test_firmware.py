@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -34,6 +35,8 @@ def test_that_files_that_are_no_firmware_are_refused(refused, tmp_path):
     assert refused("prove", tmp_path / "text.elf", PROGRAM) == "firmware-not-elf"
     (tmp_path / "cut.elf").write_bytes(Path(sys.executable).resolve().read_bytes()[:3000])
     assert refused("prove", tmp_path / "cut.elf", PROGRAM) == "firmware-not-elf"
+    os.mkfifo(tmp_path / "pipe.elf")
+    assert refused("prove", tmp_path / "pipe.elf", PROGRAM) == "firmware-unreadable"
     other = Path(sys.executable).resolve()
     assert refused("prove", other, PROGRAM) == "firmware-other-processor"
 

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from ui.shared.labels import Label
 from ui.shared.pixels import image_of
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, reason_of
 from workbench.npz import ZIP_ERRORS, array_header, open_npz
 from workbench.text import plural
 
@@ -54,7 +54,7 @@ def summary_of(path: Path) -> DataSummary:
     try:
         return _of_arrays(path)
     except (*ZIP_ERRORS, TypeError) as error:
-        return DataSummary(f"{path.name} cannot be read: {error}."[:_MOST_LETTERS])
+        return DataSummary(f"{path.name} cannot be read: {reason_of(error)}."[:_MOST_LETTERS])
 
 
 def _of_folder(path: Path) -> DataSummary:

@@ -16,7 +16,7 @@ import numpy as np
 
 from workbench.deploy.emulation.npu_device import CORSTONE_300
 from workbench.deploy.emulation.prover import delegates_of
-from workbench.errors import Place, failure
+from workbench.errors import Place, failure, reason_of
 from workbench.files import write_file
 from workbench.installation import resources
 from workbench.tool_output import tool_output
@@ -210,7 +210,7 @@ def build_project(
     try:
         done = tool_output([compiler, *words, *flags], _BUILD_S)
     except OSError as error:
-        text = f"{compiler} cannot be started: {error}"
+        text = f"{compiler} cannot be started: {reason_of(error)}"
         raise failure(text, "", place, code="arm-compiler-missing") from error
     if done.code:
         lines = done.text.splitlines()
