@@ -80,6 +80,7 @@ class Report:
     longest_s: float = 0.0
     used_s: float = 0.0
     grown_bytes: int = 0
+    peak: int = 0
     faults: list[str] = field(default_factory=list)
     keep: Path | None = None
 
@@ -204,7 +205,8 @@ def _change_part(source: random.Random, parent: Any, key: str | int) -> None:
 
 def _odd(source: random.Random) -> object:
     """Return an odd value of its own: later changes of it are not seen in other inputs."""
-    return copy.deepcopy(source.choice(_ODD))
+    value = source.choice(_ODD)
+    return copy.deepcopy(value) if isinstance(value, list | dict) else value
 
 
 def _programs() -> tuple[list[bytes], Reader]:
@@ -489,7 +491,7 @@ def _with_changed_records(source: random.Random, base: bytes) -> bytes:
 
 
 def _read(read: Reader, data: bytes, folder: Path, report: Report) -> None:
-    known, before = set(report.faults), _peak()
+    before, known = report.peak or _peak(), len(report.faults)
     begun, cpu = time.monotonic(), time.process_time()
     try:
         read(data, folder)
@@ -504,9 +506,10 @@ def _read(read: Reader, data: bytes, folder: Path, report: Report) -> None:
     report.longest_s, report.used_s = max(report.longest_s, used), report.used_s + used
     if used > MAX_S or elapsed > MAX_WAIT_S:
         report.faults.append(f"{used:.1f} s of CPU in {elapsed:.1f} s")
-    if _peak() - before > MAX_BYTES:
-        report.faults.append(f"an input took {(_peak() - before) >> 20} MB")
-    if report.keep is not None and set(report.faults) - known:
+    report.peak = _peak()
+    if report.peak - before > MAX_BYTES:
+        report.faults.append(f"an input took {(report.peak - before) >> 20} MB")
+    if report.keep is not None and set(report.faults[known:]) - set(report.faults[:known]):
         report.keep.mkdir(parents=True, exist_ok=True)
         (report.keep / f"{report.kind}-{len(report.faults)}").write_bytes(data)
     _empty(folder)
