@@ -199,6 +199,17 @@ def make_private_folder(folder: Path) -> None:
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
+def make_output_folder(folder: Path) -> None:
+    """Make a folder for output, with its parents; one that exists stays as it is.
+
+    Raises:
+        OSError: it cannot be made, or is a link: files would be written elsewhere.
+    """
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, f"{folder.name} is a link to another folder", str(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 def is_open_to_others(path: Path) -> bool:
     """Return whether another user can change a file or the names in a folder.
 

@@ -41,6 +41,15 @@ def test_that_files_that_are_no_firmware_are_refused(refused, tmp_path):
     assert refused("prove", other, PROGRAM) == "firmware-other-processor"
 
 
+def test_that_firmware_goes_into_a_folder_that_can_be_written(refused, tmp_path):
+    (tmp_path / "file").touch()
+    assert refused("new", PROGRAM, "--out", tmp_path / "file" / "a") == "file-not-writable"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    assert refused("new", PROGRAM, "--out", tmp_path / "link") == "file-not-writable"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_that_damaged_firmware_is_refused_or_read(tmp_path):
     whole = bytearray(Path(sys.executable).resolve().read_bytes()[: 1 << 16])
     draw, path = random.Random(1), tmp_path / "damaged.elf"
