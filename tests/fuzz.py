@@ -321,7 +321,9 @@ def _boards() -> tuple[list[bytes], Reader]:
         (folder / "a.toml").write_bytes(data)
         load("a.toml", folder)
 
-    return [path.read_bytes() for path in sorted(Path("resources/boards").glob("*.toml"))], read
+    # The six smallest have every key; the parser takes a millisecond for a large one.
+    seeds = sorted((path.read_bytes() for path in Path("resources/boards").glob("*.toml")), key=len)
+    return seeds[:6], read
 
 
 def _pass_args() -> tuple[list[bytes], Reader]:
