@@ -83,7 +83,12 @@ ODD_FIELDS = (
 @for_each("number", range(len(ODD_FIELDS)))
 def test_that_an_odd_field_of_a_project_is_a_sentence(number, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    base = {"version": PROJECT_VERSION, "name": "net", "model": {"spec": "net.pt2"}, "target": {"id": "ethos-u55-128"}}
+    base = {
+        "version": PROJECT_VERSION,
+        "name": "net",
+        "model": {"spec": "net.pt2"},
+        "target": {"id": "ethos-u55-128"},
+    }
     (tmp_path / "net.qwb").write_text(json.dumps({**base, **ODD_FIELDS[number]}))
     for verb in (["check"], ["rules"], ["settings"], ["report", "--out", "r.html"], ["ranges"]):
         attempt([verb[0], "net.qwb", *verb[1:]], capsys)

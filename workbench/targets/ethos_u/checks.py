@@ -10,6 +10,7 @@ from workbench.targets.ethos_u.devices import (
     DEPRECATED_FLAGS,
     ETRECORD,
     EXTERNAL_WEIGHTS,
+    LISTING_FLAGS,
     RESERVED_FLAGS,
     family_of,
     memory_modes,
@@ -119,27 +120,27 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
 
 
 def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
-    """Return a problem for flags that Vela ignores, and for flags that are options."""
+    """Return a problem for flags that Vela ignores, that compile nothing, and that are options."""
     flags = choice.options.get("extra_flags")
     problems = []
     for word in flags.split() if isinstance(flags, str) else []:
-        name = word.split("=")[0]
+        name = _unabbreviated(word.split("=")[0])
         if name in DEPRECATED_FLAGS:
-            problems.append(
-                problem(
-                    "target.options.extra_flags",
-                    f"Vela 5.1 ignores {name}.",
-                    "Leave it out.",
-                    code="vela-flag-ignored",
-                )
-            )
+            told = f"Vela 5.1 ignores {name}.", "Leave it out.", "vela-flag-ignored"
+        elif name in LISTING_FLAGS:
+            told = f"Vela compiles nothing with {name}.", "Leave it out.", "vela-flag-lists"
         elif name in RESERVED_FLAGS or name in FLAGS.values():
-            problems.append(
-                problem(
-                    "target.options.extra_flags",
-                    f"{name} is set by the workbench.",
-                    "Use the option of that name.",
-                    code="vela-flag-reserved",
-                )
-            )
+            told = f"{name} is set by the workbench.", "Use the option of that name.", "vela-flag-reserved"
+        else:
+            continue
+        message, hint, code = told
+        problems.append(problem("target.options.extra_flags", message, hint, code=code))
     return problems
+
+
+def _unabbreviated(name: str) -> str:
+    """Return the flag that Vela takes a word for: its parser completes what begins a flag."""
+    known = DEPRECATED_FLAGS | LISTING_FLAGS | RESERVED_FLAGS | frozenset(FLAGS.values())
+    if name in known or not name.startswith("-"):
+        return name
+    return next((flag for flag in sorted(known) if flag.startswith(name)), name)
