@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.targets.ethos_u.devices import (
@@ -16,11 +16,13 @@ from workbench.targets.ethos_u.devices import (
     memory_modes,
     system_configs,
 )
-from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, FLAGS, wrong_extras
+from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, FLAGS, vela_flags, wrong_extras
 from workbench.targets.ethos_u.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.ethos_u.vela_ini import ini_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from workbench.project.model import TargetChoice
 
 
@@ -119,9 +121,20 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
     ]
 
 
-def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
+def flags_of(options: Mapping[str, Any]) -> list[str]:
+    """Return Vela's flags for complete options, in addition to the fixed ones.
+
+    Raises:
+        WorkbenchError: one of them is refused.
+    """
+    if problems := check_flags(options):
+        raise WorkbenchError(problems)
+    return vela_flags(options)
+
+
+def check_flags(options: Mapping[str, Any]) -> list[ErrorInfo]:
     """Return a problem for flags that Vela ignores, that compile nothing, and that are options."""
-    flags = choice.options.get("extra_flags")
+    flags = options.get("extra_flags")
     problems = []
     for word in flags.split() if isinstance(flags, str) else []:
         name = _unabbreviated(word.split("=")[0])
