@@ -9,6 +9,7 @@ unchanged; the runs are then kept in memory, and ``History.problem`` explains it
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import time
 from pathlib import Path
@@ -33,6 +34,7 @@ _MAX_VALUE_BYTES = 16 << 20
 _MAX_READ_BYTES = 64 << 20
 _MAX_ROWS = 50_000
 _MAX_SQL_BYTES = 100_000
+_MAX_DIGITS = 19
 # The most CPU time that the check of one file takes [s], and the steps between two looks.
 _MAX_CHECK_S, _CHECK_STEPS = 10.0, 100_000
 # The table, the index of its keys and sqlite_sequence.
@@ -98,8 +100,9 @@ class History:
                 self._report_once("history-too-large", "The history is too large to list all runs.")
                 break
             try:
+                json.loads(text, parse_int=_number)
                 runs.append(Run.model_validate_json(text).model_copy(update={"number": number}))
-            except ValidationError:
+            except (ValueError, RecursionError):
                 unread += 1
         return unread
 
@@ -218,6 +221,17 @@ class History:
 
     def _place(self) -> Place:
         return Place(kind="file", id=str(self.path))
+
+
+def _number(digits: str) -> int:
+    """Return a whole number of a row.
+
+    Raises:
+        ValueError: it has more than 64 bits: figures of it would fit into no float.
+    """
+    if len(digits.lstrip("-")) > _MAX_DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
 
 
 def _in_memory() -> sqlite3.Connection:
