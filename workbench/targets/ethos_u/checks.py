@@ -139,14 +139,14 @@ def check_flags(options: Mapping[str, Any]) -> list[ErrorInfo]:
     for word in flags.split() if isinstance(flags, str) else []:
         name = _unabbreviated(word.split("=")[0])
         if name in DEPRECATED_FLAGS:
-            told = f"Vela 5.1 ignores {name}.", "Leave it out.", "vela-flag-ignored"
+            refusal = f"Vela 5.1 ignores {name}.", "Leave it out.", "vela-flag-ignored"
         elif name in LISTING_FLAGS:
-            told = f"Vela compiles nothing with {name}.", "Leave it out.", "vela-flag-lists"
+            refusal = f"Vela compiles nothing with {name}.", "Leave it out.", "vela-flag-lists"
         elif name in RESERVED_FLAGS or name in FLAGS.values():
-            told = f"{name} is set by the workbench.", "Use the option of that name.", "vela-flag-reserved"
+            refusal = f"{name} is set by the workbench.", "Use the option of that name.", "vela-flag-reserved"
         else:
             continue
-        message, hint, code = told
+        message, hint, code = refusal
         problems.append(problem("target.options.extra_flags", message, hint, code=code))
     return problems
 
