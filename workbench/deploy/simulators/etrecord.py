@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _MARK = "ETRECORD_V0"
 _PROGRAM = "edge_dialect_exported_program/forward"
 _HANDLES, _DELEGATES, _METHOD = "debug_handle_map", "delegate_map", "forward"
-# An entry is not read beyond this; programs of 10,000 operations take a tenth [bytes].
-_MAX_ENTRY_BYTES, _MAX_ITEMS = 48 << 20, 6_000_000
+# An entry is not read beyond these [bytes, values]; programs of 10,000 operations take half of them.
+_MAX_ENTRY_BYTES, _MAX_ITEMS = 48 << 20, 2_500_000
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def _entry(archive: zipfile.ZipFile, name: str) -> Any:
         raise ValueError(f"{name} is larger than {_MAX_ENTRY_BYTES} bytes")
     with archive.open(name) as file:
         data = file.read(_MAX_ENTRY_BYTES)
-    # A value takes about 60 bytes of memory, whatever its text takes.
+    # A value takes 60 to 200 bytes of memory, whatever its text takes.
     if sum(map(data.count, b"[{,")) > _MAX_ITEMS:
         raise ValueError(f"{name} has more than {_MAX_ITEMS} values")
     return json.loads(data)
