@@ -35,6 +35,8 @@ _MAX_READ_BYTES = 64 << 20
 _MAX_ROWS = 50_000
 _MAX_SQL_BYTES = 100_000
 _MAX_DIGITS = 19
+# The values of one run: 10,000 tensors have half of it.
+_MAX_VALUES = 400_000
 # The most CPU time that the check of one file takes [s], and the steps between two looks.
 _MAX_CHECK_S, _CHECK_STEPS = 10.0, 100_000
 # The table, the index of its keys and sqlite_sequence.
@@ -100,6 +102,8 @@ class History:
                 self._report_once("history-too-large", "The history is too large to list all runs.")
                 break
             try:
+                if text.count(",") > _MAX_VALUES:
+                    raise ValueError("it has too many values")
                 json.loads(text, parse_int=_number)
                 runs.append(Run.model_validate_json(text).model_copy(update={"number": number}))
             except (ValueError, RecursionError):

@@ -101,6 +101,8 @@ def migrate(raw: Raw) -> Raw:
 
 
 MAX_BYTES = 16 << 20
+# Ten thousand rules have half of it; each wrong value takes 2.5 kB until it is told.
+_MAX_VALUES = 150_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -273,6 +275,13 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
     if not text.strip():
         raise failure(
             "The project file is empty.", "Restore it from version control.", place, code="project-empty"
+        )
+    if text.count(b",") > _MAX_VALUES:
+        raise failure(
+            f"The project file has more than {_MAX_VALUES:,} values.",
+            "Check that it is a project file.",
+            place,
+            code="project-too-large",
         )
     try:
         raw = json.loads(text.decode())

@@ -117,6 +117,8 @@ WRONG = (
     '{"totals": {"cycles_total": "\\u001b[2J"}}',
     '{"answer": {}, "tools": []}',
     sent([]),
+    # Two million wrong rules take gigabytes until they are told.
+    '{"answer": {"run": {"rules": [' + "1," * 2_000_000 + "1]}}}",
 )
 
 

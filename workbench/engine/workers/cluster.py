@@ -28,6 +28,8 @@ PLACE = Place(kind="option", id="scheduler")
 CLUSTER_LOST = "cluster-lost"
 # The largest answer of a worker [characters]; the run of a network of 5,000 tensors takes 2 MB.
 MAX_ANSWER = 16 << 20
+# The most values in it: each wrong one takes 600 bytes until it is told.
+_MAX_VALUES = 400_000
 # The longest message that is taken from a worker [characters].
 MAX_PROBLEM = 2000
 # How long a cluster may take to connect, to describe its workers and to close [s].
@@ -60,6 +62,8 @@ def _document(text: object) -> dict[str, Any]:
         raise wrong_answer(f"it is not text but {type(text).__name__}")
     if len(text) > MAX_ANSWER:
         raise wrong_answer(f"it is larger than {MAX_ANSWER} characters")
+    if text.count(",") > _MAX_VALUES:
+        raise wrong_answer(f"it has more than {_MAX_VALUES} values")
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
