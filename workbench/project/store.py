@@ -271,11 +271,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _decode(text: bytes, place: Place) -> dict[str, Any]:
-    if not text.strip():
-        raise failure(
-            "The project file is empty.", "Restore it from version control.", place, code="project-empty"
-        )
+def _refuse_many_values(text: bytes, place: Place) -> None:
     if text.count(b",") > _MAX_VALUES:
         raise failure(
             f"The project file has more than {_MAX_VALUES:,} values.",
@@ -283,6 +279,14 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
             place,
             code="project-too-large",
         )
+
+
+def _decode(text: bytes, place: Place) -> dict[str, Any]:
+    if not text.strip():
+        raise failure(
+            "The project file is empty.", "Restore it from version control.", place, code="project-empty"
+        )
+    _refuse_many_values(text, place)
     try:
         raw = json.loads(text.decode())
     except (UnicodeDecodeError, RecursionError):
