@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import tempfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -268,12 +270,17 @@ def _checkpoints() -> tuple[list[bytes], Reader]:
 
 
 def _indices() -> tuple[list[bytes], Reader]:
+    import numpy as np
+    from safetensors.numpy import save
+
     from workbench.engine.loading.checkpoint_reading import read_checkpoint
     from workbench.project.checkpoints import foreign, weight_files
 
     seed = json.dumps({"metadata": {}, "weight_map": {"a": "x.safetensors"}}).encode()
+    weights = save({"a": np.zeros((2, 3), np.float32)})
 
     def read(data: bytes, folder: Path) -> None:
+        (folder / "x.safetensors").write_bytes(weights)
         path = folder / "model.safetensors.index.json"
         path.write_bytes(data)
         weight_files(path)
@@ -317,7 +324,8 @@ def _texts() -> tuple[list[bytes], Reader]:
         (folder / "a.txt").write_bytes(data)
         source = DataSource(spec="a.txt")
         reference = data_reference("a.txt", folder, "calibration")
-        for sample in read_text(reference, source, [spec], "calibration", folder):
+        # The file is read as a whole before its first sample; a sample is one token of it.
+        for sample in itertools.islice(read_text(reference, source, [spec], "calibration", folder), 20):
             del sample
 
     return ["Ein Häuschen am Fluß. \u4e2d\u6587\n".encode() * 3], read
@@ -342,7 +350,7 @@ def _numbers() -> tuple[list[bytes], Reader]:
 
 def _results() -> tuple[list[bytes], Reader]:
     from workbench.pipeline.cache import Cache
-    from workbench.results import RESULT_FILE, RESULTS, load_arrays, load_result
+    from workbench.results import MANIFEST_FILE, RESULT_FILE, RESULTS, load_arrays, load_result
     from workbench.studies.documents import DOCUMENT_FILE, load_study
     from workbench.studies.search import SearchResult
 
@@ -357,14 +365,14 @@ def _results() -> tuple[list[bytes], Reader]:
         for name in (RESULT_FILE, DOCUMENT_FILE, "arrays.npz"):
             (place / name).write_bytes(data)
         load_study(SearchResult, place)
+        kind = list(RESULTS.values())[zlib.crc32(data) % len(RESULTS)]
         # A result in the making has no manifest; the second time it is this one.
         for _ in range(2):
-            for kind in RESULTS.values():
-                with contextlib.suppress(WorkbenchError):
-                    load_result(kind, place)
+            with contextlib.suppress(WorkbenchError):
+                load_result(kind, place)
             with contextlib.suppress(WorkbenchError):
                 load_arrays(place)
-            (place / "entry.json").write_bytes(data)
+            (place / MANIFEST_FILE).write_bytes(data)
         cache.has(key)
         cache.prune()
         cache.verify(key)
@@ -452,7 +460,7 @@ def _jobs() -> tuple[list[bytes], Reader]:
             for operation in ("quantize", "matmul"):
                 answer_nnpa({"operation": operation, "jobs": given}, folder / "answer.json")
 
-    return [json.dumps(jobs).encode()], read
+    return [json.dumps([job]).encode() for job in jobs] + [json.dumps(jobs).encode()], read
 
 
 def _plugins() -> tuple[list[bytes], Reader]:
@@ -559,7 +567,94 @@ def _decoded() -> tuple[list[bytes], Reader]:
     return seeds, _answering(read, ValueError, RecursionError)
 
 
+def _onnx() -> tuple[list[bytes], Reader]:
+    """Return a reader of models in ONNX: what they name, and what is converted before it runs."""
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    from workbench.engine.loading import onnx_import
+    from workbench.project.onnx_files import external_files
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in (("x", [1, 2, 6, 6]), ("y", [1, 3, 4, 4]))]  # fmt: skip
+    weight = numpy_helper.from_array(np.ones((3, 2, 3, 3), np.float32), "w")
+    elsewhere = TensorProto()
+    elsewhere.CopyFrom(weight)
+    onnx.external_data_helper.set_external_data(elsewhere, "w.bin", offset=0, length=216)
+    elsewhere.ClearField("raw_data")
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3]),
+             helper.make_node("Relu", ["c"], ["y"])]  # fmt: skip
+    seeds = []
+    for tensor in (weight, elsewhere):
+        graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], [tensor])
+        opset = [helper.make_opsetid("", 18)]
+        seeds.append(helper.make_model(graph, opset_imports=opset).SerializeToString())
+
+    def read(data: bytes, folder: Path) -> None:
+        (folder / "a.onnx").write_bytes(data)
+        (folder / "w.bin").write_bytes(bytes(216))
+        external_files(folder / "a.onnx")
+        onnx_import.load(folder / "a.onnx", None, "")
+
+    return seeds, read
+
+
+def _etrecords() -> tuple[list[bytes], Reader]:
+    import zipfile
+
+    from workbench.deploy.simulators import etrecord
+
+    node = {"target": "aten.ops.add", "metadata": {"debug_handle": 1, "nn_module_stack": "a,b,c;d,e,f"}}
+    entries = {
+        etrecord._MARK: "",
+        etrecord._PROGRAM: json.dumps({"graph_module": {"graph": {"nodes": [node, node]}}}),
+        etrecord._HANDLES: json.dumps({etrecord._METHOD: {"0": 1, "1": [1, 2]}}),
+        etrecord._DELEGATES: json.dumps({etrecord._METHOD: {"1": {"name": "EthosU"}}}),
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in entries.items():
+            archive.writestr(name, text)
+
+    def read(data: bytes, folder: Path) -> None:
+        del folder
+        etrecord.read_record(data)
+
+    return [buffer.getvalue()], read
+
+
+def _silicon() -> tuple[list[bytes], Reader]:
+    from workbench.analysis import silicon
+
+    seeds = [path.read_bytes()[:6000] for path in sorted(silicon.SHIPPED.glob("*.toml"))]
+
+    def read(data: bytes, folder: Path) -> None:
+        (folder / "a.toml").write_bytes(data)
+        for row in silicon.read(folder / "a.toml").row:
+            _ = row.ratio
+
+    return [seed[: seed.rfind(b"\n[[row]]")] for seed in seeds], read
+
+
+def _networks() -> tuple[list[bytes], Reader]:
+    """Return a reader of networks in TensorFlow Lite that Vela has not compiled."""
+    from workbench.npu.program import load
+    from workbench.pte.tflite_model import read_tflite
+
+    compiled = (DATA / "programs" / "resize_u85_vela.tflite").read_bytes()
+
+    def read(data: bytes, folder: Path) -> None:
+        path = folder / "a.tflite"
+        path.write_bytes(data)
+        _ = read_tflite(data).on_cpu
+        load(path)
+
+    return [compiled], read
+
+
 KINDS: dict[str, Kind] = {
+    "onnx": _onnx, "etrecords": _etrecords, "silicon": _silicon, "networks": _networks,
     "labels": _labels, "decoded": _decoded,
     "inis": _inis, "tflites": _tflites, "vela_outputs": _vela_outputs, "trusts": _trusts,
     "uarts": _uarts, "serials": _serials, "answers": _answers, "events": _events,
@@ -569,6 +664,8 @@ KINDS: dict[str, Kind] = {
     "machines": _machines, "outcomes": _outcomes, "jobs": _jobs, "plugins": _plugins,
     "digests": _digests, "patterns": _queries, "windows": _windows,
 }  # fmt: skip
+# Kinds whose inputs are archives: half of them change one record.
+ARCHIVE_KINDS = frozenset({"archives", "arrays", "checkpoints", "etrecords"})
 # Kinds whose inputs are mutated as JSON most of the time.
 JSON_KINDS = frozenset({
     "projects", "trusts", "answers", "events", "commands", "indices", "results", "graphs",

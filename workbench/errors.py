@@ -16,6 +16,12 @@ PlaceKind = Literal[
 ]
 
 
+def reason_of(error: BaseException) -> str:
+    """Return what an error says, without the number and the path that an error of the system has."""
+    text = error.strerror if isinstance(error, OSError) else None
+    return text or str(error) or type(error).__name__
+
+
 class Place(BaseModel):
     """The location of a problem; the window navigates to it."""
 

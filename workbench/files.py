@@ -208,6 +208,17 @@ def make_private_folder(folder: Path) -> None:
         missing.mkdir(mode=0o700, exist_ok=True)
 
 
+def make_output_folder(folder: Path) -> None:
+    """Make a folder for output, with its parents; one that exists stays as it is.
+
+    Raises:
+        OSError: it cannot be made, or is a link: files would be written elsewhere.
+    """
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, f"{folder.name} is a link to another folder", str(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+
+
 def is_open_to_others(path: Path) -> bool:
     """Return whether another user can change a file or the names in a folder.
 
@@ -309,16 +320,24 @@ def locked(path: Path) -> Iterator[None]:
                 lock(descriptor)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise
+                    held = "another process has kept the lock of the folder"
+                    raise BlockingIOError(errno.EAGAIN, held, str(path)) from None
                 time.sleep(_LOCK_POLL_S)
                 continue
             except OSError as error:
-                if error.errno not in {errno.ENOTSUP, errno.ENOLCK, errno.EINVAL}:
+                if error.errno not in {errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL}:
                     raise
             break
         yield
     finally:
         os.close(descriptor)
+
+
+def lock_remedy(error: Exception, otherwise: str) -> str:
+    """Return what helps where ``locked`` ended with an error; ``otherwise`` for another error."""
+    if isinstance(error, BlockingIOError):
+        return "Wait for the other process or end it, in this system or a container; then try again."
+    return otherwise
 
 
 def remove_parts(folder: Path) -> None:

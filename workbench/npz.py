@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import numpy as np
+
 # What reading a damaged archive raises; the last two are those of methods that are not supported.
 ZIP_ERRORS = (
     OSError,
@@ -88,6 +90,21 @@ def open_npz(path: Path) -> Iterator[Any]:
             yield loaded
 
 
+def array_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, whether columns come first, and type of an .npy file; its numbers follow.
+
+    Raises:
+        ValueError: the header is damaged.
+    """
+    import numpy as np
+
+    formats: Any = np.lib.format
+    is_first = formats.read_magic(file) == (1, 0)
+    read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
+    header: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
+    return header
+
+
 def _mapped(file: Any) -> Any:
     """Return the array in an .npy file, which is read when it is used.
 
@@ -96,10 +113,7 @@ def _mapped(file: Any) -> Any:
     """
     import numpy as np
 
-    formats: Any = np.lib.format
-    is_first = formats.read_magic(file) == (1, 0)
-    read = formats.read_array_header_1_0 if is_first else formats.read_array_header_2_0
-    shape, is_fortran, dtype = read(file)
+    shape, is_fortran, dtype = array_header(file)
     if dtype.hasobject:
         raise ValueError("it contains Python objects")
     return np.memmap(file, dtype, "r", file.tell(), shape, "F" if is_fortran else "C")

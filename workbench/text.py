@@ -13,16 +13,20 @@ import re2
 # time, also within one long word.
 _LONG_NAME = re2.compile(r"""(?:[\pL\pN_"'-]+[ \t]*\.[ \t]*){40}""")
 
+_MAX_VALUES = 100_000
+
 
 def read_toml(text: str) -> dict[str, Any]:
     """Return the content of a TOML text.
 
     Raises:
-        ValueError: it is no TOML, or a name in it has more than 40 parts.
+        ValueError: it is no TOML, has more than 100,000 values, or a name of more than 40 parts.
         RecursionError: it is nested too deeply.
     """
     if _LONG_NAME.search(text):
         raise tomllib.TOMLDecodeError("a name has more than 40 parts")
+    if text.count(",") + text.count("\n") > _MAX_VALUES:
+        raise tomllib.TOMLDecodeError(f"it has more than {_MAX_VALUES} values")
     return tomllib.loads(text)
 
 

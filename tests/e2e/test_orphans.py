@@ -144,6 +144,21 @@ def test_that_all_processes_of_a_study_end_with_its_command_line(study, digits):
     assert family.kill() == []
 
 
+def test_that_a_cluster_gives_up_what_a_killed_command_line_asked_for(digits):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None, processes=True
+    ) as cluster:
+        words = ["search", digits, "--trials", "20", "--scheduler", cluster.scheduler_address, "--trust"]
+        family = Family("workbench", *words, folder=digits.parent)
+        family.wait_for(lambda: cluster.scheduler.tasks)
+        assert family.kill() == []
+        end = time.monotonic() + _START_S
+        while cluster.scheduler.tasks and time.monotonic() < end:
+            time.sleep(0.1)
+        assert not cluster.scheduler.tasks
+
+
 def test_that_a_model_in_a_loop_ends_with_the_command_line(small):
     (small.parent / "networks.py").write_text(STUBBORN)
     family = Family("workbench", "-vv", "run", small, "--trust", folder=small.parent)

@@ -14,6 +14,7 @@ import pytest
 from tests.faults import failing_calls
 from tests.for_each import for_each
 from workbench import files
+from workbench.api.deliverables import Script
 from workbench.process_identity import own_name
 
 
@@ -25,6 +26,21 @@ def test_that_a_link_at_the_target_is_replaced_and_not_followed(tmp_path):
     assert victim.read_text() == "kept"
     assert not (tmp_path / "target").is_symlink()
     assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_that_no_output_goes_through_a_link_to_another_folder(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to("elsewhere")
+    with pytest.raises(OSError, match="out is a link to another folder"):
+        files.make_output_folder(tmp_path / "out")
+    # A script brings a folder of what it imports.
+    (tmp_path / "corrections").symlink_to("elsewhere")
+    script = Script("pass", (), files={"corrections/own.py": "pass"})
+    with pytest.raises(OSError, match="corrections is a link to another folder"):
+        script.save(tmp_path / "script.py")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    files.make_output_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
 
 
 @contextlib.contextmanager
@@ -82,7 +98,13 @@ def test_that_a_private_folder_is_made_with_its_parents_and_one_that_exists_stay
 
 @for_each(
     ("number", "locks"),
-    [(errno.ENOTSUP, True), (errno.ENOLCK, True), (errno.EINVAL, True), (errno.EIO, False)],
+    [
+        (errno.ENOTSUP, True),
+        (errno.ENOLCK, True),
+        (errno.EINVAL, True),
+        (errno.ENOSYS, True),
+        (errno.EIO, False),
+    ],
 )
 def test_that_a_file_system_without_locks_is_not_locked(tmp_path, monkeypatch, number, locks):
     def fails(*_):

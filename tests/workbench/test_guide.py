@@ -139,6 +139,14 @@ def test_that_every_link_and_anchor_leads_somewhere():
     assert dead == []
 
 
+def test_that_every_test_that_a_page_names_exists():
+    sources = "".join(file.read_text("utf-8") for file in (ROOT / "tests").rglob("test_*.py"))
+    tests = set(re.findall(r"def (test_\w+)", sources))
+    named = {name for page in WRITTEN for name in re.findall(r"`(test_that_\w+)`", page.read_text("utf-8"))}
+    assert len(named) > 30
+    assert named - tests == set()
+
+
 def test_that_every_page_can_be_reached_from_the_table_of_contents():
     seen, left = set(), [guide.INDEX.resolve()]
     while left:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyqtgraph as pg
@@ -15,6 +15,8 @@ from ui.shared.theme import Theme
 
 _SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
 _NEAR_PX = 14.0
+# The largest figure that is drawn: ticks of axes overflow beyond it.
+_MOST = 1e15
 # What ``Dot.has_more_cpu`` looks like, in words.
 CPU_WORDS = "Triangle: more CPU operators, whose time the cycles leave out."
 # What cycles are counted in, from ten of them on.
@@ -38,6 +40,12 @@ class Dot:
     on_front: bool = False
     is_faint: bool = False
     has_more_cpu: bool = False
+
+
+def _drawable(dot: Dot) -> Dot:
+    """Return a dot within what axes can show: figures of a history of somebody else may be anything."""
+    accuracy, cycles = (min(max(value, -_MOST), _MOST) for value in (dot.accuracy, dot.cycles))
+    return replace(dot, accuracy=accuracy, cycles=cycles, sram=min(max(dot.sram, 0), _MOST))
 
 
 class TradeoffPlot(Chart):
@@ -92,7 +100,7 @@ class TradeoffPlot(Chart):
         self.plot.getAxis("left").setScale(100.0 if self._is_share else 1.0)
         if not dots or accuracy != self.labels["left"]:
             self.release_limits()
-        self.dots = tuple(dots)
+        self.dots = tuple(map(_drawable, dots))
         self.set_empty(empty=not dots)
         self.set_label("left", accuracy)
         for line in (self._least, self._most):

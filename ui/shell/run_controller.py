@@ -325,7 +325,7 @@ class DeliverablesController(QObject):
     def overlays(self, target: Path) -> None:
         """Write the present graph and its figures for other programs."""
         from workbench.api import overlays
-        from workbench.files import write_file
+        from workbench.files import make_output_folder, write_file
 
         document = self._context.document
         if document.project is None:
@@ -333,7 +333,7 @@ class DeliverablesController(QObject):
         opened = OpenProject(document.project, document.folder, document.path)
         try:
             files = overlays(opened, self._context.session.cache)
-            target.mkdir(parents=True, exist_ok=True)
+            make_output_folder(target)
             for name, data in files.items():
                 write_file(target / name, data)
         except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from workbench.text import whole_number
 AUTOSAVE_SUFFIX = ".autosave"
 _KEPT_SUFFIX = ".recovery"
 _UNSAVED = "unsaved-"
+# A lock holds a number and four names [bytes].
+_MAX_LOCK_BYTES = 4096
 # Crashes in a row whose changes are all kept.
 _MAX_KEPT = 9
 
@@ -179,9 +182,11 @@ class ProjectLock:
 
         Raises:
             ProjectInUseError: another running window has the lock, and it is not forced.
+            WorkbenchError: what is in the place of the lock was not written by a window.
         """
         if self._lock.isLocked():
             return
+        self._refuse_foreign()
         if by_force:
             self._file.unlink(missing_ok=True)
         for attempt in range(2):
@@ -197,6 +202,21 @@ class ProjectLock:
                 Place(kind="file", id=str(self._path)),
                 code="project-locked",
             ).infos
+        )
+
+    def _refuse_foreign(self) -> None:
+        """Refuse what Qt would wait for or read without end: a pipe, a link to a device, a huge file."""
+        try:
+            state = self._file.lstat()
+        except OSError:
+            return
+        if stat.S_ISREG(state.st_mode) and state.st_size <= _MAX_LOCK_BYTES:
+            return
+        raise failure(
+            f"{self._file.name} beside the project is not the lock of a window.",
+            "Remove it, then open the project again.",
+            Place(kind="file", id=str(self._file)),
+            code="project-lock-foreign",
         )
 
     def release(self) -> None:

@@ -20,7 +20,7 @@ from PySide6.QtCore import QObject, QThread, Signal
 
 from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of
 from ui.state.session import Planned
-from workbench.errors import TrustRequiredError, WorkbenchError
+from workbench.errors import TrustRequiredError, WorkbenchError, reason_of
 from workbench.ids import STAGE_IDS, StageId, StudyId
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan
@@ -139,7 +139,7 @@ class EngineLink(QThread):
             engine = self._factory(self.toolchain)
         except (OSError, EOFError, WorkbenchError) as error:
             self.received.emit(
-                EngineExit(expected=False, sentence=f"The engine could not be started: {error}.")
+                EngineExit(expected=False, sentence=f"The engine could not be started: {reason_of(error)}.")
             )
             return
         log = engine.run_log(self._on_line)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values, reason_of
 from workbench.files import read_limited, write_file
 from workbench.installation import config_folder, resources
 from workbench.project.frozen import Finite, Frozen
@@ -120,7 +120,7 @@ def read(path: Path) -> SiliconFile:
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise failure(
-            f"{path.name} cannot be read: {error}.", where=where, code="silicon-unreadable"
+            f"{path.name} cannot be read: {reason_of(error)}.", where=where, code="silicon-unreadable"
         ) from None
 
 

@@ -15,7 +15,7 @@ from workbench.deploy import overlays as overlay
 from workbench.deploy.boards import with_placement
 from workbench.deploy.firmware_files import file_stem
 from workbench.errors import Place, failure
-from workbench.files import write_file
+from workbench.files import make_output_folder, write_file
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.cache import Cache, default_root
 from workbench.project import edits
@@ -81,7 +81,7 @@ class Script:
         path = Path(file)
         for name, text in self.files.items():
             beside = path.parent / name
-            beside.parent.mkdir(exist_ok=True)
+            make_output_folder(beside.parent)
             write_file(beside, text.encode())
         if self.weights is not None:
             write_file(path.with_name(_improved_name(path)), self.weights.read_bytes())

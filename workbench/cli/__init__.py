@@ -45,7 +45,7 @@ from workbench.cli.output import (
     print_problems,
 )
 from workbench.cli.streams import OutputError, print_fault
-from workbench.errors import Cancelled, ErrorInfo, TrustRequiredError, WorkbenchError
+from workbench.errors import Cancelled, ErrorInfo, Place, TrustRequiredError, WorkbenchError, reason_of
 from workbench.files import DigestWatch, is_text, remove_parts, watching_digests
 from workbench.installation import config_folder, version
 from workbench.pipeline.cache import default_root
@@ -337,6 +337,14 @@ def _unforeseen(error: Exception) -> ErrorInfo:
             hint=_LIMITS[error.errno],
             details="".join(traceback.format_exception(error)),
             code="system-limit",
+        )
+    if isinstance(error, OSError) and isinstance(error.filename, str):
+        return ErrorInfo(
+            message=f"{error.filename} cannot be used: {reason_of(error)}.",
+            hint="Check the path, and that you may read and write there.",
+            where=Place(kind="file", id=error.filename),
+            details="".join(traceback.format_exception(error)),
+            code="file-unusable",
         )
     what = str(error).split("\n")[0] or type(error).__name__
     return ErrorInfo(

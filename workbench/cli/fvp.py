@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
 from workbench.errors import Place, failure
-from workbench.files import write_file
+from workbench.files import make_output_folder, write_file
 from workbench.pipeline.cache import default_root
 
 if TYPE_CHECKING:
@@ -339,7 +339,7 @@ def _show(lines: list[str]) -> None:
 
 def _make(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_output_folder(folder)
     except OSError as error:
         raise failure(
             f"The folder {folder} cannot be created: {error.strerror or error}.",

@@ -13,7 +13,7 @@ from workbench.cli.output import EXIT_DONE, add_json, add_project, print_json, p
 from workbench.deploy.simulators.etdump import events_of
 from workbench.deploy.simulators.etrecord import Computed, located, read_record
 from workbench.errors import Place, failure
-from workbench.files import MAX_PROGRAM_BYTES, read_limited, write_file
+from workbench.files import MAX_PROGRAM_BYTES, make_output_folder, read_limited, write_file
 from workbench.installation import resources
 from workbench.project.store import require_folder
 from workbench.text import listed, plural
@@ -191,7 +191,7 @@ def _overlays(options: argparse.Namespace) -> int:
     for name, data in files.items():
         path = options.out / name
         try:
-            options.out.mkdir(parents=True, exist_ok=True)
+            make_output_folder(options.out)
             write_file(path, data)
         except OSError as error:
             raise failure(

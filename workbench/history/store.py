@@ -9,6 +9,7 @@ unchanged; the runs are then kept in memory, and ``History.problem`` explains it
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import time
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, failure
-from workbench.files import locked, read_limited, write_file
+from workbench.files import lock_remedy, locked, read_limited, write_file
 from workbench.history.runs import Run
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ _MAX_VALUE_BYTES = 16 << 20
 _MAX_READ_BYTES = 64 << 20
 _MAX_ROWS = 50_000
 _MAX_SQL_BYTES = 100_000
+_MAX_DIGITS = 19
+# The values of one run: 10,000 tensors have half of it.
+_MAX_VALUES = 400_000
 # The most CPU time that the check of one file takes [s], and the steps between two looks.
 _MAX_CHECK_S, _CHECK_STEPS = 10.0, 100_000
 # The table, the index of its keys and sqlite_sequence.
@@ -98,8 +102,11 @@ class History:
                 self._report_once("history-too-large", "The history is too large to list all runs.")
                 break
             try:
+                if text.count(",") > _MAX_VALUES:
+                    raise ValueError("it has too many values")
+                json.loads(text, parse_int=_number)
                 runs.append(Run.model_validate_json(text).model_copy(update={"number": number}))
-            except ValidationError:
+            except (ValueError, RecursionError):
                 unread += 1
         return unread
 
@@ -203,7 +210,9 @@ class History:
         code = "history-damaged" if damaged else "history-not-writable"
         self.problem = ErrorInfo(
             message=f"The history {self.path.name} {what}. New runs are lost when you close the program.",
-            hint="Move the damaged file away." if damaged else "Make the folder writable.",
+            hint="Move the damaged file away."
+            if damaged
+            else lock_remedy(error, "Make the folder writable."),
             where=self._place(),
             details=str(error),
             code=code,
@@ -216,6 +225,17 @@ class History:
 
     def _place(self) -> Place:
         return Place(kind="file", id=str(self.path))
+
+
+def _number(digits: str) -> int:
+    """Return a whole number of a row.
+
+    Raises:
+        ValueError: it has more than 64 bits: figures of it would fit into no float.
+    """
+    if len(digits.lstrip("-")) > _MAX_DIGITS:
+        raise ValueError("a number is too large")
+    return int(digits)
 
 
 def _in_memory() -> sqlite3.Connection:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from workbench.errors import Place, failure
+from workbench.errors import Place, failure, reason_of
 from workbench.npz import ZIP_ERRORS, open_npz
 from workbench.project import sources
 from workbench.project.pictures import picture
@@ -103,9 +103,8 @@ def _arrays(path: Path, tensors: Sequence[Tensor]) -> list[_Array]:
                 )
             return [np.asarray(stored[name]) for name in names]
     except (*ZIP_ERRORS, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or error
         raise failure(
-            f"{path} cannot be read: {reason}.",
+            f"{path} cannot be read: {reason_of(error)}.",
             "Give an .npz, an .npy or a folder of pictures.",
             _PLACE,
             code="inputs-not-readable",

@@ -68,7 +68,7 @@ class Cache:
         folder = self.folder(key)
         try:
             return all((folder / n).stat().st_size == e["bytes"] for n, e in manifest.items())
-        except OSError:
+        except (OSError, ValueError):  # A name that is no text, or holds a zero byte.
             return False
 
     def verify(self, key: str) -> bool:
@@ -86,7 +86,7 @@ class Cache:
             ):
                 os.utime(folder / MANIFEST_FILE)
                 return True
-        except OSError:
+        except (OSError, ValueError):
             pass
         self.remove(key)
         return False

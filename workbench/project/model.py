@@ -283,7 +283,7 @@ class Compression(Finite):
 class Verification(Finite):
     """The number of samples on which the integer program is verified."""
 
-    samples: int = Field(default=16, ge=1)
+    samples: int = Field(default=16, ge=1, le=2**31 - 1)
 
 
 class Bookmark(Finite):

@@ -240,6 +240,7 @@ def pixels_of(sample: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     if sample.ndim != 3 or sample.shape[-1] not in {1, 3} or min(sample.shape[:2]) < _LEAST_SIDE:
         return None
     values = np.asarray(sample, np.float32)
-    low, high = float(values.min()), float(values.max())
-    scaled = (255 * (values - low) / ((high - low) or 1.0)).round().astype(np.uint8)
+    with np.errstate(all="ignore"):  # Values that are infinite or no numbers have no shade.
+        low, high = float(values.min()), float(values.max())
+        scaled = (255 * (values - low) / ((high - low) or 1.0)).round().astype(np.uint8)
     return np.ascontiguousarray(np.broadcast_to(scaled, (*scaled.shape[:2], 3)))

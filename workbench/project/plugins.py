@@ -21,7 +21,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, reason_of
 from workbench.files import MAX_SOURCE_BYTES, read_limited
 from workbench.project import sources
 from workbench.project.opened import OpenProject
@@ -148,7 +148,7 @@ def _read(path: Path, modified_ns: int, size: int) -> tuple[tuple[PluginRole, st
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}."
     except (OSError, ValueError, RecursionError, MemoryError) as error:
-        return f"{error}."
+        return f"{reason_of(error)}."
     titles = {
         node.name: (ast.get_docstring(node) or "").split("\n")[0].rstrip(".")
         for node in tree.body

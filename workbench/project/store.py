@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
-from workbench.files import is_text, locked, read_limited, remove_parts, write_file
+from workbench.files import is_text, lock_remedy, locked, read_limited, remove_parts, write_file
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
 
@@ -101,6 +101,8 @@ def migrate(raw: Raw) -> Raw:
 
 
 MAX_BYTES = 16 << 20
+# Ten thousand rules have half of it; each wrong value takes 2.5 kB until it is told.
+_MAX_VALUES = 150_000
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -223,7 +225,7 @@ def editing(path: Path) -> Iterator[None]:
         except OSError as error:
             raise failure(
                 f"The project cannot be changed: {error.strerror or error}.",
-                "Another process may be changing it. Try again.",
+                lock_remedy(error, "Another process may be changing it. Try again."),
                 Place(kind="file", id=str(path)),
                 code="project-busy",
             ) from error
@@ -269,11 +271,22 @@ def _read(path: Path) -> bytes:
     return data
 
 
+def _refuse_many_values(text: bytes, place: Place) -> None:
+    if text.count(b",") > _MAX_VALUES:
+        raise failure(
+            f"The project file has more than {_MAX_VALUES:,} values.",
+            "Check that it is a project file.",
+            place,
+            code="project-too-large",
+        )
+
+
 def _decode(text: bytes, place: Place) -> dict[str, Any]:
     if not text.strip():
         raise failure(
             "The project file is empty.", "Restore it from version control.", place, code="project-empty"
         )
+    _refuse_many_values(text, place)
     try:
         raw = json.loads(text.decode())
     except (UnicodeDecodeError, RecursionError):

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from workbench.errors import ErrorInfo, Place, TrustRequiredError, failure
-from workbench.files import locked, make_private_folder, read_limited, write_file
+from workbench.files import lock_remedy, locked, make_private_folder, read_limited, write_file
 from workbench.installation import config_folder
 from workbench.operating_system import IS_WINDOWS, is_own
 from workbench.project.opened import OpenProject
@@ -110,7 +110,7 @@ class TrustStore:
         except OSError as error:
             raise failure(
                 f"The list of trusted code cannot be written: {error.strerror or error}.",
-                f"Make {self._path.parent} writable.",
+                lock_remedy(error, f"Make {self._path.parent} writable."),
                 Place(kind="file", id=str(self._path)),
                 code="trust-not-saved",
             ) from error

@@ -24,6 +24,8 @@ _FIRST_TENSOR = 4
 _ARENA = 1
 _ALLOCATION = "OfflineMemoryAllocation"
 _NO_OFFSET = -1
+# Sizes of ports are 32-bit integers.
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,8 @@ def _delegate(tensors: list[_Tensor], ins: tuple[int, ...], outs: tuple[int, ...
 
     def ports(indices: tuple[int, ...]) -> list[Port]:
         values = [tensors[index].value for index in indices]
+        if any(min(v.shape, default=0) < 0 or math.prod(s or 1 for s in v.shape) > _MOST for v in values):
+            raise damaged("a tensor of an operator ethos-u has an impossible shape")
         return [Port(v.shape, v.bytes // max(math.prod(v.shape), 1), v.offset, _ARENA) for v in values]
 
     blob = packed(

@@ -11,6 +11,7 @@ from workbench.project.configs import PluginConfig, QuantConfig, integers_of
 from workbench.project.opened import OpenProject
 from workbench.script.model_and_data import load_callable
 from workbench.targets import target_of
+from workbench.targets.ethos_u.checks import flags_of
 from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER, wanted_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.options import (
@@ -19,7 +20,6 @@ from workbench.targets.ethos_u.options import (
     NEGATIVE_INFINITY,
     POSITIVE_INFINITY,
     given_passes,
-    vela_flags,
 )
 from workbench.targets.ethos_u.rewrites import wanted_rewrites
 from workbench.targets.ethos_u.vela_ini import OWN_INI, ini_of, section_for_vela, text_for_vela
@@ -244,7 +244,7 @@ def quantizer_part(opened: OpenProject) -> str:
     project = opened.project
     complete = target_of(project.target.id).complete(project.target)
     options: dict[str, Any] = dict(complete.options)
-    flags = vela_flags(options)
+    flags = flags_of(options)
     apart = ""
     if options.get(EXTERNAL_WEIGHTS):
         apart = (

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from contextlib import contextmanager
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Every package that can change a result.
 PACKAGES = (
@@ -24,6 +29,20 @@ NAME_VARIABLE = "QUANTIZATION_WORKBENCH_ENGINE_TOOLCHAIN"
 def own_name() -> str:
     """Return the toolchain that this process runs in; "" for the program's own."""
     return os.environ.get(NAME_VARIABLE, "")
+
+
+@contextmanager
+def named(name: str) -> Iterator[None]:
+    """Let this process run in a toolchain of this name; "" is the program's own."""
+    before = os.environ.pop(NAME_VARIABLE, None)
+    if name:
+        os.environ[NAME_VARIABLE] = name
+    try:
+        yield
+    finally:
+        os.environ.pop(NAME_VARIABLE, None)
+        if before is not None:
+            os.environ[NAME_VARIABLE] = before
 
 
 @cache

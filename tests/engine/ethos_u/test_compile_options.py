@@ -6,10 +6,13 @@ import pytest
 
 from tests.engine import networks
 from tests.engine.in_process import project
+from tests.problems import refused
+from workbench.engine.ethos_u import estimate
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 from workbench.results import GRAPH_FILE
+from workbench.targets import target_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 DEVICE = "ethos-u85-256"
@@ -49,6 +52,21 @@ def test_that_an_option_of_vela_leaves_the_tosa_program_alone(lowered, model):
     _, tosa, other = lowered(model, cop_format="COP2")
     assert tosa == usual
     assert other != program
+
+
+def test_that_the_engine_gives_vela_no_flag_that_writes_elsewhere(engine, tmp_path, monkeypatch):
+    """A command may come from a study, which does not check the options of its project."""
+    current = tmp_path / "current"
+    current.mkdir()
+    monkeypatch.chdir(current)
+    for flag in ("--supported-ops-report", "--output-d=elsewhere"):
+        wanted = TargetChoice(id=DEVICE, options={"extra_flags": flag})
+        assert engine.run(edits.set_target(project("small", target=DEVICE), wanted), "lower") == "failed"
+        assert engine.failure.code in {"vela-flag-lists", "vela-flag-reserved"}
+        complete = target_of(DEVICE).complete(wanted)
+        with refused(engine.failure.code):
+            estimate._arguments(tmp_path, DEVICE, complete.options, None, "tosa")
+    assert list(current.iterdir()) == []
 
 
 def test_that_every_operation_says_what_bounds_it_and_where_it_came_from(engine):

@@ -1,7 +1,9 @@
 """A Dask cluster that lies, is silent or vanishes: one message for each request, and no hang."""
 
+import contextlib
 import json
 import os
+import socket
 import threading
 import time
 from concurrent.futures import CancelledError, Future
@@ -16,15 +18,23 @@ from workbench.engine.studies.candidate_workers import CandidateWorkers
 from workbench.engine.studies.estimates import Estimators, Point
 from workbench.engine.workers import cluster
 from workbench.engine.workers.cluster import Cluster
+from workbench.engine.workers.pool import Workers
 from workbench.history.runs import run_of
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project.store import load
 from workbench.studies.sweep import SweepResult
-from workbench.toolchains.versions import tool_versions
+from workbench.toolchains.registry import tools_of
+from workbench.toolchains.versions import NAME_VARIABLE, own_name, tool_versions
 
 SAMPLES = Path(__file__).parents[3] / "resources" / "samples"
-HERE = {"unseen": "", "tools": dict(tool_versions())}
+TOOLS = cluster._versions()
+HERE = {"unseen": "", "tools": TOOLS}
+
+
+def sent(answer, **tools):
+    """Return the text of a worker of these package versions, else of those here."""
+    return json.dumps({"answer": answer, "tools": {**TOOLS, **tools}})
 
 
 class Client:
@@ -105,13 +115,16 @@ WRONG = (
     '{"totals": 3}',
     '{"totals": {"a": 1}}',
     '{"totals": {"cycles_total": "\\u001b[2J"}}',
+    '{"answer": {}, "tools": []}',
+    sent([]),
+    # Two million wrong rules take gigabytes until they are told.
+    '{"answer": {"run": {"rules": [' + "1," * 2_000_000 + "1]}}}",
 )
 
 
 @pytest.mark.parametrize("answer", WRONG, ids=range(len(WRONG)))
 def test_that_an_answer_of_a_wrong_form_fails_its_candidate_alone(connect, tmp_path, answer):
-    good = json.dumps({"run": "no"})
-    connect(answer, answer, good)
+    connect(answer, answer, sent({"run": "no"}))
     cache = Cache(tmp_path)
     with CandidateWorkers(1, tmp_path, cache, accelerate=True, scheduler="tcp://x:1") as workers:
         for _ in range(3):
@@ -133,7 +146,7 @@ def test_that_an_exception_of_a_worker_is_one_short_printable_message(connect, t
 
 
 def test_that_a_problem_with_hostile_text_is_cut_and_printable(connect):
-    connect(json.dumps({"problem": "\x1b[2J\r" + "y" * 1_000_000}), json.dumps({"problem": {}}))
+    connect(sent({"problem": "\x1b[2J\r" + "y" * 1_000_000}), sent({"problem": {}}))
     client = Cluster("tcp://x:1")
     for _ in range(2):
         with refused("candidate-failed") as caught:
@@ -148,7 +161,7 @@ def test_that_the_run_of_another_configuration_is_refused(connect, engine, tmp_p
     mine, other = project("small"), project("small", "a16w8")
     assert engine.run(mine, "evaluate") == "done"
     run = run_of(mine, plan(OpenProject(mine, engine.folder), engine.cache), engine.cache)
-    text = json.dumps({"run": run.model_dump(mode="json")})
+    text = sent({"run": run.model_dump(mode="json")})
     connect(text, text)
     with CandidateWorkers(1, tmp_path, Cache(tmp_path), accelerate=True, scheduler="tcp://x:1") as workers:
         assert workers.submit(mine).result(10) == run
@@ -218,7 +231,7 @@ def test_that_a_late_answer_does_not_replace_an_error(connect):
 def test_that_estimates_of_a_wrong_form_are_refused(connect, tmp_path):
     (tmp_path / "a.tosa").write_bytes(b"program")
     point = Point("x:y", (tmp_path / "a.tosa",), "ethos-u55-128", {}, {})
-    client = connect("[]", '{"totals": 3}')
+    client = connect("[]", sent({"totals": 3}))
     with Estimators(1, "tcp://x:1") as workers:
         with refused("worker-answer-wrong"):
             workers.submit(point).result(10)
@@ -232,6 +245,57 @@ def test_that_a_scheduler_is_used_only_when_it_is_trusted(tmp_path):
     with pytest.raises(TrustRequiredError) as caught:
         study(project_of_ours, "sweep", SweepResult, {"scheduler": "tcp://x:1"}, cache=Cache(tmp_path))
     assert caught.value.codes == ("scheduler-trust-required",)
+
+
+@pytest.mark.parametrize("tools", [{"ethos-u-vela": "4.0.0"}, {"quantization-workbench": "with stages 1"}])
+def test_that_a_worker_of_other_versions_gives_no_figures(connect, tools):
+    connect(sent({"run": {}}, **tools), standing={"w": json.dumps({**HERE, "tools": {**TOOLS, **tools}})})
+    opened = Cluster("tcp://x:1")
+    # It joined after the workers were checked.
+    with refused("cluster-versions-differ") as caught:
+        opened.submit(dict, {}).result(10)
+    assert next(iter(tools)) in caught.value.infos[0].message
+    opened.close()
+    with refused("cluster-versions-differ"):
+        Estimators(1, "tcp://x:1")
+
+
+@pytest.mark.parametrize("greeting", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(1 << 16), b"\xff" * 99])
+def test_that_a_server_that_is_no_scheduler_is_refused_and_the_next_one_is_found(monkeypatch, greeting):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "_CONNECT_S", 0.5)
+    # Accepted connections stay open: nothing more is said.
+    kept = []
+
+    def answer():
+        with contextlib.suppress(OSError):
+            while True:
+                kept.append(server.accept()[0])
+                kept[-1].sendall(greeting)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=answer, daemon=True).start()
+        for _ in range(2):
+            with refused("cluster-unreachable"):
+                Cluster(f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setattr(cluster, "_CONNECT_S", 20.0)
+        with distributed.LocalCluster(n_workers=0, dashboard_address=None, processes=False) as local:
+            Cluster(local.scheduler_address).close()
+        server.shutdown(socket.SHUT_RDWR)
+    for connection in kept:
+        connection.close()
+
+
+@pytest.mark.slow
+def test_that_a_worker_runs_in_the_toolchain_of_the_engine_that_asks(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None, processes=True
+    ) as local:
+        for name in ("sdk", "", "other"):
+            monkeypatch.setenv(NAME_VARIABLE, name)
+            with Workers(__name__, 1, local.scheduler_address) as workers:
+                assert workers.submit({}).result(60) == {"toolchain": name, "tools": tool_versions()}
 
 
 @pytest.mark.slow
@@ -250,6 +314,11 @@ def test_that_a_real_cluster_whose_worker_is_killed_ends_every_request(monkeypat
         with refused("cluster-lost"):
             waiting.result(60)
         opened.close()
+
+
+def prepare():
+    """Return what tells the toolchain of a project that is in the worker's."""
+    return lambda _request: {"toolchain": own_name(), "tools": tools_of(own_name())}
 
 
 def _alive(_request):

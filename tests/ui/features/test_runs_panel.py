@@ -5,6 +5,7 @@ from PySide6.QtCore import Qt
 
 from tests.fakes import fvp, runner_elf
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
+from workbench.history.store import History, history_path
 from workbench.project import edits
 
 
@@ -115,3 +116,23 @@ def test_that_a_damaged_history_is_said_once(workbench, project_file, notices, q
     workbench.files.open_path(project_file)
     qtbot.waitUntil(lambda: notices.says("is damaged"))
     notices.take("is damaged")
+
+
+def test_that_runs_of_a_foreign_history_are_drawn_whatever_their_figures(two_runs, panel, qtbot):
+    run, path = two_runs.history.runs[0], two_runs.document.path
+    two_runs.document.save()
+    two_runs.files.close_project()
+    foreign = History(history_path(path))
+    odd = ((2**63 - 1, 0, 1e308), (-(2**63), -1, -1e308), (0, 2**62, 5e-324))
+    for number, (cycles, sram, figure) in enumerate(odd):
+        cost = run.cost.model_copy(update={"cycles": cycles, "sram_bytes": sram, "inference_ms": figure})
+        quality = run.quality.model_copy(update=dict.fromkeys(("sqnr_db", "top1", "top1_float"), figure))
+        change = {"cost": cost, "quality": quality, "digests": {"lower": str(number)}}
+        foreign.record(run.model_copy(update=change))
+    foreign.close()
+    two_runs.files.open_path(path)
+    qtbot.waitUntil(lambda: len(two_runs.history.runs) == 5)
+    assert not panel.grab().isNull()
+    panel.table.selectAll()
+    assert not panel.grab().isNull()
+    assert panel.table.model().rowCount() == 5

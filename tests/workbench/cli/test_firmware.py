@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -34,8 +35,19 @@ def test_that_files_that_are_no_firmware_are_refused(refused, tmp_path):
     assert refused("prove", tmp_path / "text.elf", PROGRAM) == "firmware-not-elf"
     (tmp_path / "cut.elf").write_bytes(Path(sys.executable).resolve().read_bytes()[:3000])
     assert refused("prove", tmp_path / "cut.elf", PROGRAM) == "firmware-not-elf"
+    os.mkfifo(tmp_path / "pipe.elf")
+    assert refused("prove", tmp_path / "pipe.elf", PROGRAM) == "firmware-unreadable"
     other = Path(sys.executable).resolve()
     assert refused("prove", other, PROGRAM) == "firmware-other-processor"
+
+
+def test_that_firmware_goes_into_a_folder_that_can_be_written(refused, tmp_path):
+    (tmp_path / "file").touch()
+    assert refused("new", PROGRAM, "--out", tmp_path / "file" / "a") == "file-not-writable"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    assert refused("new", PROGRAM, "--out", tmp_path / "link") == "file-not-writable"
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_that_damaged_firmware_is_refused_or_read(tmp_path):

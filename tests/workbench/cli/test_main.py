@@ -141,6 +141,15 @@ def test_that_the_message_of_an_unforeseen_problem_is_cut(monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["error"]["message"] == "x" * 400
 
 
+def test_that_an_unforeseen_error_of_the_system_names_the_file_and_no_number(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(installation, "findings", (tmp_path / "nowhere").read_text)
+    assert main(["doctor", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert told["code"] == "file-unusable"
+    assert "nowhere" in told["message"]
+    assert "Errno" not in told["message"]
+
+
 def test_that_an_unknown_option_is_answered_with_the_usage_of_its_verb(capsys):
     assert main(["samples", "digits", "--copy", "there"]) == 2
     told = capsys.readouterr().err

@@ -6,6 +6,7 @@ import pytest
 
 from tests.for_each import for_each
 from workbench.cli import main
+from workbench.project.model import PROJECT_VERSION
 
 LONG, NUL, LONE = "x" * 300, "a\0b", "a\udc80b"
 ODD_PATHS = (LONG, f"{LONG}.qwb", NUL, "", ".", "/", "/dev/zero", "no/such/file.qwb")
@@ -67,6 +68,7 @@ ODD_FIELDS = (
     {"calibration": {"spec": "/"}},
     {"calibration": {"spec": LONG + ".npz"}},
     {"calibration": {"spec": "x.npz", "limit": -1}},
+    {"verification": {"samples": 2**63}},
     {"board": LONG},
     {"board": "../x.toml"},
     {"rules": [{"id": "r", "kind": "global", "config": ""}]},
@@ -81,7 +83,12 @@ ODD_FIELDS = (
 @for_each("number", range(len(ODD_FIELDS)))
 def test_that_an_odd_field_of_a_project_is_a_sentence(number, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    base = {"version": 9, "name": "net", "model": {"spec": "net.pt2"}, "target": {"id": "ethos-u55-128"}}
+    base = {
+        "version": PROJECT_VERSION,
+        "name": "net",
+        "model": {"spec": "net.pt2"},
+        "target": {"id": "ethos-u55-128"},
+    }
     (tmp_path / "net.qwb").write_text(json.dumps({**base, **ODD_FIELDS[number]}))
     for verb in (["check"], ["rules"], ["settings"], ["report", "--out", "r.html"], ["ranges"]):
         attempt([verb[0], "net.qwb", *verb[1:]], capsys)

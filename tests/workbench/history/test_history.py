@@ -1,5 +1,6 @@
 """The history beside a project: what it keeps, and what happens when it cannot."""
 
+import json
 import sqlite3
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.fakes.projects import make_project
 from tests.fakes.results import result_of, write_result
 from tests.problems import refused
+from workbench.cli import main
 from workbench.files import locked
 from workbench.history.comparison import (
     difference,
@@ -292,6 +294,24 @@ def test_that_rows_of_another_version_are_left_out_and_told_of(evaluated, projec
     first = evaluated(edits.assign(make_project(), "global", "", "a8w8"), "evaluate")
     assert again.record(first).number == 1
     assert [run.number for run in again.runs()] == [1, 2]
+
+
+def test_that_a_run_whose_numbers_fit_no_float_is_left_out(evaluated, project_file, capsys):
+    path = history_path(project_file)
+    history = History(path)
+    for config in ("a8w8", "a16w8"):
+        history.record(evaluated(edits.assign(make_project(), "global", "", config), "evaluate", "lower"))
+    history.close()
+    with sqlite3.connect(path) as other:
+        run = json.loads(other.execute("SELECT run FROM runs WHERE number = 1").fetchone()[0])
+        run["cost"]["cycles"] = 10**400
+        other.execute("UPDATE runs SET run = ? WHERE number = 1", (json.dumps(run),))
+    again = History(path)
+    assert [run.number for run in again.runs()] == [2]
+    assert again.problem.code == "history-runs-unsupported"
+    assert main(["runs", str(project_file)]) == 0
+    assert main(["report", str(project_file), "--out", str(project_file.with_suffix(".html"))]) == 0
+    assert "error" not in capsys.readouterr().err
 
 
 def test_that_a_history_of_a_newer_program_is_left_alone(evaluated, project_file):

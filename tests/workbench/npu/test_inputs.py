@@ -1,5 +1,7 @@
 """Inputs of a file, and inputs that are drawn where none are given."""
 
+import os
+
 import numpy as np
 from PIL import Image
 
@@ -94,3 +96,7 @@ def test_that_files_without_the_inputs_are_refused(tmp_path):
     (tmp_path / "bad.npz").write_bytes(b"PK\3\4nothing")
     with refused("inputs-not-readable"):
         read_samples(tmp_path / "bad.npz", of((1,)))
+    os.mkfifo(tmp_path / "pipe.npz")
+    with refused("inputs-not-readable") as caught:
+        read_samples(tmp_path / "pipe.npz", of((1,)))
+    assert "Errno" not in caught.value.infos[0].message

@@ -263,6 +263,8 @@ def test_that_a_list_of_files_that_is_nested_or_endless_is_no_result(tmp_path):
     cache = Cache(tmp_path)
     for spoil in (
         lambda manifest: manifest.write_text("[" * 100_000),
+        lambda manifest: manifest.write_text('{"\\ud800": {"bytes": 1, "sha256": ""}}'),
+        lambda manifest: manifest.write_text('{"a\\u0000": {"bytes": 1, "sha256": ""}}'),
         lambda manifest: (manifest.unlink(), manifest.symlink_to("/dev/zero")),
         lambda manifest: (manifest.unlink(), os.mkfifo(manifest)),
     ):

@@ -304,3 +304,11 @@ def test_that_only_an_unknown_field_is_told_to_be_removed():
     assert set(hints) == {"colour", "rules"}
     assert hints["colour"]
     assert hints["rules"] == ""
+
+
+def test_that_a_project_of_a_million_wrong_values_is_refused_at_once():
+    """Each wrong value takes 2.5 kB until it is told."""
+    rules = "1," * 1_000_000
+    text = f'{{"version": {PROJECT_VERSION}, "name": "n", "rules": [{rules}1]}}'
+    with refused("project-too-large"):
+        store.parse(text.encode(), "a.qwb")

@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def test_that_a_file_that_vela_has_not_compiled_says_how():
 def test_that_a_file_cut_short_is_refused(length):
     with refused("program-damaged"):
         describe(FILE.read_bytes()[:length])
+
+
+@for_each("shape", [(1, 2**20, 2**20, 16), (1, 4, 16, -16), (2**31 - 1, 0, 2, 2)])
+def test_that_a_tensor_of_an_operator_of_the_npu_has_a_possible_shape(shape):
+    old, new = (struct.pack("<5i", 4, *sizes) for sizes in ((1, 4, 16, 16), shape))
+    with refused("program-damaged"):
+        describe(FILE.read_bytes().replace(old, new))
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.slow)])

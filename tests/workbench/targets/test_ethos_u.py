@@ -48,6 +48,36 @@ def test_that_what_vela_would_take_in_silence_is_refused_with_its_place(variant,
     assert f"target.options.{place}" in {p.where.id for p in problems}
 
 
+@for_each(
+    "word",
+    [
+        # Writes SUPPORTED_OPS.md into the current folder.
+        "--supported-ops-report",
+        "--supp",
+        "--list-configs=/",
+        "--list-config-f",
+        "--help",
+        "-h",
+        "--vers",
+        # The parser of Vela takes these for --config and --output-dir.
+        "--conf=/elsewhere/own.ini",
+        "--output-d=/elsewhere",
+        "--acc=ethos-u85-2048",
+        "--",
+    ],
+)
+def test_that_flags_of_vela_that_compile_nothing_or_are_set_are_refused_in_every_spelling(word):
+    choice = TargetChoice(id="ethos-u55-128", options={"extra_flags": f"--verbose-performance {word}"})
+    (told,) = target_of("ethos-u55-128").check(choice)
+    assert told.code in {"vela-flag-lists", "vela-flag-reserved"}
+
+
+def test_that_other_flags_of_vela_are_taken():
+    flags = "--verbose-performance --ignore-ops=ADD --show-cpu-operations --enable-debug-db --new-in-6"
+    choice = TargetChoice(id="ethos-u55-128", options={"extra_flags": flags})
+    assert target_of("ethos-u55-128").check(choice) == []
+
+
 @for_each("variant", VARIANTS)
 def test_that_a_completed_choice_names_system_config_and_memory_mode(variant):
     target = target_of(variant)

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QMenu
 
 from ui.features.graph.graph_places import Place
-from ui.features.graph.picture import Camera
+from ui.features.graph.picture import LARGEST, SMALLEST, Camera
 from ui.shared.text_question import ask_text
 from workbench.errors import WorkbenchError
 from workbench.graph.query import find
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from workbench.graph.snapshot import GraphSnapshot
 
 NOTHING = GraphNotes()
+# The largest offset of a place [px of the drawing]: drawings of 10,000 operations have a tenth.
+_FARTHEST = 1e7
 
 
 class Bookmarks(QObject):
@@ -145,6 +147,7 @@ def here(view: GraphView, name: str, level: str) -> Bookmark:
 
 
 def place_of(bookmark: Bookmark) -> Place:
-    """Return the place of a bookmark."""
-    camera = Camera(bookmark.scale, bookmark.dx, bookmark.dy)
+    """Return the place of a bookmark, within what a view can show."""
+    x, y = (min(max(offset, -_FARTHEST), _FARTHEST) for offset in (bookmark.dx, bookmark.dy))
+    camera = Camera(min(max(bookmark.scale, SMALLEST), LARGEST), x, y)
     return Place(frozenset(bookmark.expanded), camera, bookmark.shape, bookmark.anchor)

@@ -190,6 +190,8 @@ class GraphPlaces(QObject):
             middle = scene.rect(place.anchor).topLeft() + QPointF(camera.x, camera.y)
             camera = surface.centring(QRectF(middle, middle), camera.scale)
         surface.look(camera)
+        if scene is not None and not surface.area().intersects(scene.bounds):
+            self.fit()
 
     def _on_regrouped(self) -> None:
         if self._surface.selected:

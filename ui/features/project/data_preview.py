@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +14,20 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from ui.shared.labels import Label
 from ui.shared.pixels import image_of
-from workbench.npz import ZIP_ERRORS
+from workbench.errors import WorkbenchError, reason_of
+from workbench.npz import ZIP_ERRORS, array_header, open_npz
 from workbench.text import plural
 
 if TYPE_CHECKING:
+    from zipfile import ZipFile
+
     import numpy as np
 
 _LABELS = frozenset({"labels", "label", "y", "targets", "target"})
-_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
 _SHOWN = 4
 _SIDE_PX = 40
-_MOST_FILES = 100_000
+# Arrays that are named, letters of all, and bytes of the one whose samples are shown.
+_MOST_ARRAYS, _MOST_LETTERS, _MOST_BYTES = 100, 600, 64 << 20
 
 
 @dataclass(frozen=True)
@@ -47,48 +51,89 @@ def summary_of(path: Path) -> DataSummary:
         return _of_folder(path)
     if path.suffix not in {".npz", ".npy"}:
         return DataSummary("")
-    import numpy as np
-
     try:
-        if path.suffix == ".npy":
-            return _of_arrays({path.stem: np.load(path, mmap_mode="r", allow_pickle=False)})
-        with np.load(path, allow_pickle=False) as file:
-            return _of_arrays({name: file[name] for name in file.files})
-    except ZIP_ERRORS as error:
-        return DataSummary(f"{path.name} cannot be read: {error}.")
+        return _of_arrays(path)
+    except (*ZIP_ERRORS, TypeError) as error:
+        return DataSummary(f"{path.name} cannot be read: {reason_of(error)}."[:_MOST_LETTERS])
 
 
 def _of_folder(path: Path) -> DataSummary:
-    files = []
-    for number, file in enumerate(sorted(path.rglob("*"))):
-        if number > _MOST_FILES:
-            break
-        if file.suffix.lower() in _PICTURES:
-            files.append(file)
+    # Imported late: the start of the window needs no numpy.
+    from workbench.project.sources import pictures
+
+    try:
+        files = pictures(path)
+    except WorkbenchError as error:
+        return DataSummary(error.infos[0].message)
     folders = {file.parent for file in files} - {path}
     text = plural(len(files), "picture")
     text += f" in {plural(len(folders), 'folder')}" if folders else ""
     step = max(1, len(files) // _SHOWN)
-    images = [QImage(str(file)) for file in files[::step][:_SHOWN]]
+    images = [image for file in files[::step][:_SHOWN] if (image := _image(file)) is not None]
     return DataSummary(text, has_labels=len(folders) > 1, images=tuple(images))
 
 
-def _of_arrays(arrays: dict[str, np.ndarray[Any, Any]]) -> DataSummary:
-    inputs = {n: a for n, a in arrays.items() if n.lower() not in _LABELS and a.ndim > 0}
-    parts = [f"{name} {'x'.join(map(str, a.shape[1:]))} {a.dtype}" for name, a in inputs.items()]
-    number = min((len(array) for array in inputs.values()), default=0)
+def _image(file: Path) -> QImage | None:
+    """Return a picture of at most twice the size that is shown; None if it cannot be read."""
+    from workbench.project.model import Preprocess
+    from workbench.project.pictures import picture, picture_size
+
+    try:
+        width, height = picture_size(file)
+        scale = 2 * _SIDE_PX / max(width, height)
+        size = max(1, round(height * scale)), max(1, round(width * scale))
+        settings = Preprocess(size=size, dtype="uint8", layout="rgb", order="last")
+        return image_of(picture(file, settings, (1, *size, 3)))
+    except WorkbenchError:
+        return None
+
+
+def _of_arrays(path: Path) -> DataSummary:
+    """Return what a file of arrays holds, from their headers and a few samples of the first input.
+
+    Raises:
+        OSError, ValueError, TypeError, zipfile.BadZipFile: it cannot be read, or is damaged.
+    """
+    with open_npz(path) as loaded:
+        is_one = not hasattr(loaded, "zip")
+        arrays = {path.stem: (loaded.shape, loaded.dtype)} if is_one else _headers(loaded.zip)
+        inputs = {n: (s, t) for n, (s, t) in arrays.items() if n.lower() not in _LABELS and s}
+        first = next(iter(inputs), None)
+        images: list[QImage] = []
+        if first is not None and (is_one or _size(*inputs[first]) <= _MOST_BYTES):
+            images = _samples(loaded if is_one else loaded[first])
+    parts = [f"{name} {'x'.join(map(str, shape[1:]))} {dtype}" for name, (shape, dtype) in inputs.items()]
+    number = min((shape[0] for shape, _ in inputs.values()), default=0)
     has_labels = len(inputs) < len(arrays)
     text = f"{plural(number, 'sample')}: {', '.join(parts)}" + (", labels" if has_labels else "")
-    shapes = tuple((1, *(int(size) for size in a.shape[1:])) for a in inputs.values())
-    # Imported late: the start of the window needs no numpy.
+    shapes = tuple((1, *shape[1:]) for shape, _ in inputs.values())
+    return DataSummary(text[:_MOST_LETTERS], shapes, has_labels, tuple(images))
+
+
+def _headers(archive: ZipFile) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Return shape and type of the arrays in an .npz file by name; without what is no array."""
+    headers = {}
+    for name in archive.namelist()[:_MOST_ARRAYS]:
+        if name.endswith(".npy"):
+            with archive.open(name) as file:
+                shape, _, dtype = array_header(file)
+            headers[name.removesuffix(".npy")] = (shape, dtype)
+    return headers
+
+
+def _size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return math.prod(shape) * dtype.itemsize
+
+
+def _samples(array: np.ndarray[Any, Any]) -> list[QImage]:
+    """Return some samples as pictures; none if they are no pictures, or very large."""
     from workbench.project.pictures import pixels_of
 
-    images: list[QImage] = []
-    for array in list(inputs.values())[:1]:
-        step = max(1, len(array) // _SHOWN)
-        pixels = map(pixels_of, array[::step][:_SHOWN])
-        images = [image_of(one) for one in pixels if one is not None]
-    return DataSummary(text, shapes, has_labels, tuple(images))
+    if array.dtype.kind not in "biuf" or _size(array.shape[1:], array.dtype) > _MOST_BYTES // _SHOWN:
+        return []
+    step = max(1, len(array) // _SHOWN)
+    pixels = map(pixels_of, array[::step][:_SHOWN])
+    return [image_of(one) for one in pixels if one is not None]
 
 
 class DataPreview(QWidget):

@@ -11,6 +11,7 @@ from elftools.common.exceptions import DWARFError, ELFError
 from elftools.elf.elffile import ELFFile
 
 from workbench.errors import Place, failure
+from workbench.files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ class FirmwareElf:
             if path.stat().st_size > _MOST_BYTES:
                 text = f"{path.name} is larger than {_MOST_BYTES:,} bytes."
                 raise failure(text, "", place, code="firmware-too-large")
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 elf = ELFFile(file)
                 machine, bits = elf["e_machine"], elf.elfclass
                 self._symbols = sorted(_symbols(elf), key=lambda symbol: symbol.start)

@@ -16,8 +16,8 @@ import numpy as np
 
 from workbench.deploy.emulation.npu_device import CORSTONE_300
 from workbench.deploy.emulation.prover import delegates_of
-from workbench.errors import Place, failure
-from workbench.files import write_file
+from workbench.errors import Place, failure, reason_of
+from workbench.files import MAX_TEXT_BYTES, make_output_folder, read_limited, write_file
 from workbench.installation import resources
 from workbench.tool_output import tool_output
 
@@ -151,10 +151,21 @@ class _Parts:
         self.sections: list[str] = []
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        write_file(self._folder / name, data)
-        self.files.append(self._folder / name)
+        """Write a file.
+
+        Raises:
+            WorkbenchError: it cannot be written, or the folder is a link.
+        """
+        path = self._folder / name
+        try:
+            make_output_folder(self._folder)
+            write_file(path, data)
+        except OSError as error:
+            raise failure(
+                f"{path} cannot be written: {reason_of(error)}.", "Choose another folder.",
+                Place(kind="file", id=str(path)), code="file-not-writable",
+            ) from error  # fmt: skip
+        self.files.append(path)
 
     def row(self, delegate: Delegate, draw: np.random.Generator) -> str:
         """Write the blocks of a delegate and drawn inputs with their outputs; return its row."""
@@ -210,7 +221,7 @@ def build_project(
     try:
         done = tool_output([compiler, *words, *flags], _BUILD_S)
     except OSError as error:
-        text = f"{compiler} cannot be started: {error}"
+        text = f"{compiler} cannot be started: {reason_of(error)}"
         raise failure(text, "", place, code="arm-compiler-missing") from error
     if done.code:
         lines = done.text.splitlines()
@@ -266,10 +277,10 @@ def _for_assembler(*words: str) -> list[str]:
 
 def _settings(folder: Path) -> dict[str, Any]:
     try:
-        settings = json.loads((folder / SETTINGS).read_text("utf-8"))
+        settings = json.loads(read_limited(folder / SETTINGS, MAX_TEXT_BYTES))
         if isinstance(settings, dict) and isinstance(settings.get("target"), str):
             return settings
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         pass
     raise failure(
         f"{folder} is no firmware project.",

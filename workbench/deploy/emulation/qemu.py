@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.deploy.emulation.gdb import Gdb, Qtest, Stopped
-from workbench.errors import Place, failure
+from workbench.errors import Place, failure, reason_of
 from workbench.process_guard import guarded
 from workbench.tool_output import tool_output
 
@@ -42,7 +42,7 @@ def qemu_version() -> str:
     try:
         text = tool_output([program, "--version"], _VERSION_S).text
     except OSError as error:
-        message = f"{program} cannot be started: {error}"
+        message = f"{program} cannot be started: {reason_of(error)}"
         raise failure(message, hint, code="qemu-missing") from error
     version = re.search(r"version (\d+)\.(\d+)(\.\d+)?", text)
     if version is None or (int(version[1]), int(version[2])) < _LEAST_VERSION:

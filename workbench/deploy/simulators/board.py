@@ -185,8 +185,9 @@ def _opened(link: BoardLink) -> Iterator[Serial]:
     try:
         port = make(link.port, link.baud, timeout=_WAIT_S)
     except (serial.SerialException, ValueError, OSError) as error:
+        number = getattr(error, "errno", None)
         raise failure(
-            f"The serial port {link.port} cannot be opened: {error}.",
+            f"The serial port {link.port} cannot be opened: {os.strerror(number) if number else error}.",
             "Check that the board is connected, that no other program reads the port, and that you "
             "may use it (on Linux the group dialout).",
             _WHERE,

@@ -9,12 +9,12 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import failure
+from workbench.npz import ZIP_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _MARK = "ETRECORD_V0"
 _PROGRAM = "edge_dialect_exported_program/forward"
 _HANDLES, _DELEGATES, _METHOD = "debug_handle_map", "delegate_map", "forward"
-# An entry is not read beyond this; programs of 10,000 operations take a tenth [bytes].
-_MAX_ENTRY_BYTES = 256 << 20
+# An entry is not read beyond these [bytes, values]; programs of 10,000 operations take half of them.
+_MAX_ENTRY_BYTES, _MAX_ITEMS = 48 << 20, 2_500_000
 
 
 @dataclass(frozen=True)
@@ -62,17 +62,7 @@ def read_record(data: bytes) -> Record:
             {int(number): _computed(value, operations) for number, value in handles.items()},
             frozenset(map(int, delegates)),
         )
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except (*ZIP_ERRORS, TypeError, AttributeError, OverflowError) as error:
         raise failure(
             "The file is not an ETRecord, or is damaged.",
             "Take the .etrecord that was written with the program.",
@@ -85,7 +75,11 @@ def _entry(archive: zipfile.ZipFile, name: str) -> Any:
     if archive.getinfo(name).file_size > _MAX_ENTRY_BYTES:
         raise ValueError(f"{name} is larger than {_MAX_ENTRY_BYTES} bytes")
     with archive.open(name) as file:
-        return json.loads(file.read(_MAX_ENTRY_BYTES))
+        data = file.read(_MAX_ENTRY_BYTES)
+    # A value takes 60 to 200 bytes of memory, whatever its text takes.
+    if sum(map(data.count, b"[{,")) > _MAX_ITEMS:
+        raise ValueError(f"{name} has more than {_MAX_ITEMS} values")
+    return json.loads(data)
 
 
 def _operations(nodes: Sequence[Any]) -> dict[int, list[tuple[str, str]]]:

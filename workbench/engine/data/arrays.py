@@ -17,7 +17,7 @@ from workbench.engine.data.labels import LABEL_NAMES
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
 from workbench.engine.toolchain_patches.plain_pickles import load_plain
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.npz import open_npz, refuse_bomb_at
+from workbench.npz import array_header, open_npz, refuse_bomb_at
 from workbench.project import sources
 
 if TYPE_CHECKING:
@@ -174,15 +174,8 @@ def _cut_short(path: Path, name: str) -> WorkbenchError:
 
 
 def _npz_member(path: Path, name: str) -> _ArrayStream:
-    def header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0
-        if version != (1, 0):
-            read = np.lib.format.read_array_header_2_0
-        return read(file)
-
     with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-        shape, fortran, dtype = header(file)
+        shape, fortran, dtype = array_header(file)
         held = archive.getinfo(f"{name}.npy").file_size - file.tell()
     if math.prod(shape) * dtype.itemsize != held:
         raise ValueError(f"{name} is cut short")
@@ -196,7 +189,7 @@ def _npz_member(path: Path, name: str) -> _ArrayStream:
             return
         size = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-            header(file)
+            array_header(file)
             for _ in range(shape[0]):
                 data = file.read(size)
                 if len(data) != size:

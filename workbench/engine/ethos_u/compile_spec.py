@@ -19,8 +19,9 @@ from executorch.backends.arm.ethosu import EthosUCompileSpec
 
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.targets import target_of
+from workbench.targets.ethos_u.checks import flags_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
-from workbench.targets.ethos_u.options import given_passes, vela_flags
+from workbench.targets.ethos_u.options import given_passes
 from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, ini_of, section_for_vela, text_for_vela
 from workbench.toolchains.versions import tool_version
 
@@ -38,7 +39,8 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
     """Return a new compile spec with explicit system configuration and memory mode.
 
     Raises:
-        WorkbenchError: The release of ExecuTorch does not have what an option asks for.
+        WorkbenchError: The release of ExecuTorch does not have what an option asks for, or a flag of
+            Vela is refused.
     """
     complete = target_of(choice.id).complete(choice)
     options: dict[str, Any] = dict(complete.options)
@@ -47,7 +49,7 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
         complete.id,
         system_config=section_for_vela(name, complete.id) if options.get(OPTION) else name,
         memory_mode=options["memory_mode"],
-        extra_flags=vela_flags(options) or None,
+        extra_flags=flags_of(options) or None,
         config_ini=OWN_INI if options.get(OPTION) else None,
         **(_separate_weights() if options.get(EXTERNAL_WEIGHTS) else {}),
     )

@@ -12,8 +12,8 @@ from workbench.engine.ethos_u.capture.vela_models import compiled_model
 from workbench.engine.ethos_u.corrected_cycles import corrected
 from workbench.errors import failure
 from workbench.results import VelaTotals
+from workbench.targets.ethos_u.checks import flags_of
 from workbench.targets.ethos_u.devices import clock_hz
-from workbench.targets.ethos_u.options import vela_flags
 from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, parse, section_for_vela, text_for_vela
 
 if TYPE_CHECKING:
@@ -139,5 +139,5 @@ def _arguments(
         f"--system-config={system}",
         f"--memory-mode={options['memory_mode']}",
         f"--output-dir={folder}",
-        *vela_flags(options),
+        *flags_of(options),
     ]

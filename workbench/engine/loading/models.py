@@ -23,7 +23,7 @@ from workbench.engine.loading.eager import EagerModel, example_request
 from workbench.engine.loading.forms import refuse_form, refuse_quantized
 from workbench.engine.loading.pt2 import load_strictly, load_trusted
 from workbench.engine.user_code import code_import
-from workbench.errors import Place, failure
+from workbench.errors import Place, failure, reason_of
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.npz import open_npz
 from workbench.project import pt2, sources
@@ -264,7 +264,7 @@ def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
                 return tuple(torch.from_numpy(arrays[name]) for name in arrays.files)
         except _NO_ARRAYS as error:
             raise failure(
-                f"{path.name} contains no example inputs: {error}.",
+                f"{path.name} contains no example inputs: {reason_of(error)}.",
                 "Save it with numpy.savez, one array per input, in order.",
                 where,
                 code="model-inputs-unreadable",

@@ -6,12 +6,14 @@ address first. Answers are JSON text of limited size, and are checked like a fil
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.pipeline.stages import STAGES
 from workbench.toolchains.versions import tool_versions
 
 if TYPE_CHECKING:
@@ -26,10 +28,12 @@ PLACE = Place(kind="option", id="scheduler")
 CLUSTER_LOST = "cluster-lost"
 # The largest answer of a worker [characters]; the run of a network of 5,000 tensors takes 2 MB.
 MAX_ANSWER = 16 << 20
+# The most values in it: each wrong one takes 600 bytes until it is told.
+_MAX_VALUES = 400_000
 # The longest message that is taken from a worker [characters].
 MAX_PROBLEM = 2000
 # How long a cluster may take to connect, to describe its workers and to close [s].
-_CONNECT_S, _DESCRIBE_S, _CLOSE_S = "10s", 60.0, 10.0
+_CONNECT_S, _DESCRIBE_S, _CLOSE_S = 10.0, 60.0, 10.0
 # How often workers are counted, and how long there may be none [s].
 _COUNT_S, _LOST_S = 2.0, 30.0
 
@@ -50,14 +54,26 @@ def parsed(text: object) -> Answer:
     Raises:
         WorkbenchError: it is no JSON object of at most ``MAX_ANSWER`` characters, or a problem.
     """
+    return _without_problem(_document(text))
+
+
+def _document(text: object) -> dict[str, Any]:
     if not isinstance(text, str):
         raise wrong_answer(f"it is not text but {type(text).__name__}")
     if len(text) > MAX_ANSWER:
         raise wrong_answer(f"it is larger than {MAX_ANSWER} characters")
+    if text.count(",") > _MAX_VALUES:
+        raise wrong_answer(f"it has more than {_MAX_VALUES} values")
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise wrong_answer(str(error)) from error
+    if not isinstance(answer, dict):
+        raise wrong_answer("it is no object")
+    return answer
+
+
+def _without_problem(answer: object) -> Answer:
     if not isinstance(answer, dict):
         raise wrong_answer("it is no object")
     if "problem" in answer:
@@ -126,7 +142,7 @@ class Cluster:
         """
         return _within(_DESCRIBE_S, lambda: self._client.scatter(data, direct=False))
 
-    def checked(self, folders: tuple[str, str]) -> int:
+    def checked(self, folders: tuple[str, ...]) -> int:
         """Return the number of workers.
 
         Raises:
@@ -169,7 +185,7 @@ class Cluster:
 
     def _take(self, done: Future[Any], ours: Future[Answer]) -> None:
         try:
-            self._settle(ours, parsed(done.result()))
+            self._settle(ours, _answer_of(done.result()))
         except WorkbenchError as error:
             self._settle(ours, error=error)
         except (Exception, CancelledError) as error:  # noqa: BLE001 - whatever a cluster raises
@@ -229,15 +245,28 @@ def _connected(scheduler: str) -> Any:
             code="cluster-package-missing",
         ) from error
     try:
-        return Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
+        # A client that fails in its own loop would leave the next one without an answer.
+        asyncio.run(asyncio.wait_for(_greeted(scheduler), 2 * _CONNECT_S))
+        return _within(_DESCRIBE_S, lambda: Client(scheduler, timeout=_CONNECT_S, set_as_default=False))
+    except WorkbenchError:
+        raise
     except Exception as error:  # What answers there may be no scheduler.
         raise failure(
             f"No Dask scheduler at {printable(scheduler)}.",
             "Start one with `dask scheduler`, and workers that have the workbench installed.",
             PLACE,
-            printable(str(error)),
+            printable(str(error)) or "It takes the connection and does not answer.",
             code="cluster-unreachable",
         ) from error
+
+
+async def _greeted(scheduler: str) -> None:
+    """Connect as a client does, and hang up; raises what Dask raises where no scheduler answers."""
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    comm = await connect(scheduler, timeout=_CONNECT_S, **Security().get_connection_args("client"))
+    comm.abort()
 
 
 def _within(seconds: float, call: Callable[[], _Value]) -> _Value:
@@ -274,8 +303,8 @@ def _ended(error: BaseException) -> WorkbenchError:
 
 
 def _refuse_unusable(worker: str, standing: Mapping[str, Any]) -> None:
-    unseen, tools = standing.get("unseen"), standing.get("tools")
-    if not isinstance(unseen, str) or not isinstance(tools, dict):
+    unseen, other = standing.get("unseen"), _other_versions(standing.get("tools"))
+    if not isinstance(unseen, str) or other is None:
         raise wrong_answer(f"{worker} does not describe its versions")
     if unseen:
         raise failure(
@@ -284,26 +313,57 @@ def _refuse_unusable(worker: str, standing: Mapping[str, Any]) -> None:
             PLACE,
             code="cluster-folder-not-shared",
         )
-    here = tool_versions()
+    if other:
+        raise _versions_differ(f"The worker {worker}", other)
+
+
+def _other_versions(tools: object) -> str | None:
+    """Return the packages of a worker that differ from those here; None if it does not list them."""
+    if not isinstance(tools, dict):
+        return None
+    here = _versions()
     other = [f"{n} {v}" for n, v in sorted(tools.items()) if here.get(n) != v]
     other += [f"no {n}" for n in sorted(here.keys() - tools.keys())]
-    if other:
-        raise failure(
-            f"The worker {worker} has other package versions: {printable(', '.join(other))}.",
-            "Results of different versions cannot be compared.",
-            PLACE,
-            code="cluster-versions-differ",
-        )
+    return printable(", ".join(other))
+
+
+def _versions_differ(worker: str, other: str) -> WorkbenchError:
+    return failure(
+        f"{worker} has other package versions: {other}.",
+        "Results of different versions cannot be compared: install the same versions on it.",
+        PLACE,
+        code="cluster-versions-differ",
+    )
 
 
 def _text_of(function: Callable[[Request], Answer], request: Request) -> str:
-    """Return a worker's answer as JSON text; runs in the worker."""
-    return json.dumps(answered(function, request))
+    """Return a worker's answer and its package versions as JSON text; runs in the worker."""
+    return json.dumps({"answer": answered(function, request), "tools": _versions()})
 
 
-def _standing(folders: tuple[str, str]) -> str:
+def _answer_of(text: object) -> Answer:
+    """Return the answer in a worker's text; a worker may have joined after the others were checked.
+
+    Raises:
+        WorkbenchError: it is no answer or a problem, or one of other package versions.
+    """
+    document = _document(text)
+    if (other := _other_versions(document.get("tools"))) is None:
+        raise wrong_answer("it does not say its versions")
+    if other:
+        raise _versions_differ("A worker of the Dask cluster", other)
+    return _without_problem(document.get("answer"))
+
+
+def _standing(folders: tuple[str, ...]) -> str:
     """Return the folders that a worker cannot access, and its package versions; runs there."""
     import os
 
     unseen = next((path for path in folders if not os.path.isdir(path)), "")
-    return json.dumps({"unseen": unseen, "tools": dict(tool_versions())})
+    return json.dumps({"unseen": unseen, "tools": _versions()})
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of all packages that can change a result, and of this program's stages."""
+    stages = ".".join(str(stage.version) for stage in STAGES)
+    return {"quantization-workbench": f"with stages {stages}", **tool_versions()}

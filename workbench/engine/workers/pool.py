@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from workbench.engine.workers.cluster import Cluster
 from workbench.engine.workers.processes import WorkerProcesses
+from workbench.toolchains.versions import named, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,24 +30,21 @@ class Workers:
         module: The program.
         count: Number of local processes; ignored for a cluster.
         scheduler: Address of a Dask scheduler, such as ``tcp://host:8786``; empty for none.
-        shared: Two folders that a cluster's workers must access under the same paths, with the
-            same package versions. None asks nothing of them, and does not count them.
+        shared: Folders that a cluster's workers must access under the same paths. They must have
+            the same package versions.
 
     Raises:
         WorkbenchError: no scheduler, no workers, or an unusable worker.
     """
 
-    def __init__(
-        self, module: str, count: int, scheduler: str = "", shared: tuple[str, str] | None = None
-    ) -> None:
+    def __init__(self, module: str, count: int, scheduler: str = "", shared: tuple[str, ...] = ()) -> None:
         self._workers: WorkerProcesses | _ClusterWorkers
         self.count = count
         if not scheduler:
             self._workers = WorkerProcesses(module, count)
             return
         self._workers = _ClusterWorkers(module, scheduler)
-        if shared is not None:
-            self.count = self._workers.checked(shared)
+        self.count = self._workers.checked(shared)
 
     def __enter__(self) -> Self:
         self._workers.__enter__()
@@ -78,7 +76,7 @@ class _ClusterWorkers:
     def __exit__(self, *_error: object) -> None:
         self._cluster.close()
 
-    def checked(self, folders: tuple[str, str]) -> int:
+    def checked(self, folders: tuple[str, ...]) -> int:
         """Return the number of workers; see ``Cluster.checked``."""
         try:
             return self._cluster.checked(folders)
@@ -87,7 +85,7 @@ class _ClusterWorkers:
             raise
 
     def submit(self, request: Request) -> Future[Answer]:
-        return self._cluster.submit(functools.partial(_answer_there, self._module), request)
+        return self._cluster.submit(functools.partial(_answer_there, self._module, own_name()), request)
 
     def sent(self, path: Path) -> Any:
         if path not in self._files:
@@ -104,7 +102,10 @@ def _prepared_there(module: str) -> Callable[[Request], Answer]:
     return prepared
 
 
-def _answer_there(module: str, request: Request) -> Answer:
-    """Answer in a cluster worker, one request at a time: the toolchain is not thread-safe."""
-    with _there:
+def _answer_there(module: str, toolchain: str, request: Request) -> Answer:
+    """Answer in a cluster worker, one request at a time: the toolchain is not thread-safe.
+
+    Its packages are those of the engine that asks, so that its toolchain has the engine's name.
+    """
+    with _there, named(toolchain):
         return _prepared_there(module)(request)

@@ -212,7 +212,7 @@ class EthosU:
             return [problem("target.id", f"Unknown device {choice.id}.", hint, code="device-unknown")]
         own = choice.options.get(OWN_INI_OPTION)
         memory = check_own(choice, folder) if own else check_memory(choice)
-        return [*memory, *check_values(choice), *check_flags(choice)]
+        return [*memory, *check_values(choice), *check_flags(choice.options)]
 
     def refusal(self, choice: TargetChoice, config: AnyConfig | None, kind: RuleKind) -> str:
         """Return why the target does not support the config in such a rule; "" if it does."""

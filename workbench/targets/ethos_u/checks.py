@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.targets.ethos_u.devices import (
     DEPRECATED_FLAGS,
     ETRECORD,
     EXTERNAL_WEIGHTS,
+    LISTING_FLAGS,
     RESERVED_FLAGS,
     family_of,
     memory_modes,
     system_configs,
 )
-from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, FLAGS, wrong_extras
+from workbench.targets.ethos_u.options import EXTRAS_BY_NAME, FLAGS, vela_flags, wrong_extras
 from workbench.targets.ethos_u.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.ethos_u.vela_ini import ini_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from workbench.project.model import TargetChoice
 
 
@@ -118,28 +121,39 @@ def check_values(choice: TargetChoice) -> list[ErrorInfo]:
     ]
 
 
-def check_flags(choice: TargetChoice) -> list[ErrorInfo]:
-    """Return a problem for flags that Vela ignores, and for flags that are options."""
-    flags = choice.options.get("extra_flags")
+def flags_of(options: Mapping[str, Any]) -> list[str]:
+    """Return Vela's flags for complete options, in addition to the fixed ones.
+
+    Raises:
+        WorkbenchError: one of them is refused.
+    """
+    if problems := check_flags(options):
+        raise WorkbenchError(problems)
+    return vela_flags(options)
+
+
+def check_flags(options: Mapping[str, Any]) -> list[ErrorInfo]:
+    """Return a problem for flags that Vela ignores, that compile nothing, and that are options."""
+    flags = options.get("extra_flags")
     problems = []
     for word in flags.split() if isinstance(flags, str) else []:
-        name = word.split("=")[0]
+        name = _unabbreviated(word.split("=")[0])
         if name in DEPRECATED_FLAGS:
-            problems.append(
-                problem(
-                    "target.options.extra_flags",
-                    f"Vela 5.1 ignores {name}.",
-                    "Leave it out.",
-                    code="vela-flag-ignored",
-                )
-            )
+            refusal = f"Vela 5.1 ignores {name}.", "Leave it out.", "vela-flag-ignored"
+        elif name in LISTING_FLAGS:
+            refusal = f"Vela compiles nothing with {name}.", "Leave it out.", "vela-flag-lists"
         elif name in RESERVED_FLAGS or name in FLAGS.values():
-            problems.append(
-                problem(
-                    "target.options.extra_flags",
-                    f"{name} is set by the workbench.",
-                    "Use the option of that name.",
-                    code="vela-flag-reserved",
-                )
-            )
+            refusal = f"{name} is set by the workbench.", "Use the option of that name.", "vela-flag-reserved"
+        else:
+            continue
+        message, hint, code = refusal
+        problems.append(problem("target.options.extra_flags", message, hint, code=code))
     return problems
+
+
+def _unabbreviated(name: str) -> str:
+    """Return the flag that Vela takes a word for: its parser completes what begins a flag."""
+    known = DEPRECATED_FLAGS | LISTING_FLAGS | RESERVED_FLAGS | frozenset(FLAGS.values())
+    if name in known or not name.startswith("-"):
+        return name
+    return next((flag for flag in sorted(known) if flag.startswith(name)), name)

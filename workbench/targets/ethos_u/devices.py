@@ -110,6 +110,20 @@ RESERVED_FLAGS = frozenset(
     }
 )
 
+# Flags with which Vela prints or writes a list and compiles nothing. Source: Vela 5.1.0, ``vela.py``;
+# the report of supported operators is written into the current folder.
+LISTING_FLAGS = frozenset(
+    {
+        "-h",
+        "--help",
+        "--version",
+        "--api-version",
+        "--supported-ops-report",
+        "--list-config-files",
+        "--list-configs",
+    }
+)
+
 FAMILIES_BY_NAME = {family.name: family for family in FAMILIES}
 CONFIGS_BY_NAME = {config.name: config for config in SYSTEM_CONFIGS}
 

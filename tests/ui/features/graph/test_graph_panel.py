@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -12,12 +13,15 @@ from PySide6.QtWidgets import QFileDialog, QToolButton
 from tests.fakes.results import result_of, write_result
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
+from ui.features.graph.bookmarks import place_of
 from ui.features.graph.graph_bar import GraphBar
 from ui.features.graph.graph_panel import save_picture
 from ui.features.graph.graph_results import LEVELS
+from ui.features.graph.picture import LARGEST, SMALLEST
 from ui.state.settings import Settings
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 from workbench.project.configs import PRESETS
+from workbench.project.model import Bookmark
 from workbench.results import DEVICE_GRAPH_FILE, save_result
 
 EDGE_OPS = {"conv2d": "convolution", "relu": "relu", "linear": "linear"}
@@ -409,6 +413,27 @@ def test_that_the_graph_tells_results_and_follows_what_is_chosen(
     overlay(graph, "")
     to_level(qtbot, graph, 0)
     promise(graph, qtbot, opened, notices, tmp_path)
+
+
+def test_that_a_bookmark_of_any_numbers_is_gone_to(graph, qtbot, opened):
+    """A project of somebody else may name a place that no window can show."""
+    to_level(qtbot, graph, 0)
+    for scale, far, anchor in (
+        (5e-324, 0.0, ""),
+        (1e-9, 1e308, ""),
+        (1e308, -1e308, ""),
+        (1e308, 1e308, "conv2d"),
+        (5e-324, -1e308, "conv2d"),
+    ):
+        bookmark = Bookmark(name="far", level=graph.level, scale=scale, anchor=anchor, dx=far, dy=far)
+        graph.view.places.go_to(place_of(bookmark))
+        qtbot.wait(50)
+        assert not graph.grab().isNull()
+        camera = graph.view.surface.camera
+        assert SMALLEST <= camera.scale <= LARGEST
+        assert math.isfinite(camera.x)
+        assert math.isfinite(camera.y)
+        assert graph.view.surface.area().intersects(graph.view.surface.scene.bounds)
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ NODES = [
     {"target": "placeholder", "metadata": {}},
     node("aten.topk.default", 3, "k,,Net"),
 ]
+ENDLESS = [{"metadata": {"debug_handle": float("inf")}}]
 HANDLES = {"forward": {"0": [1, 2, 2], "1": 3}}
 DELEGATES = {"forward": {"0": {"name": "EthosUBackend", "delegate_map": None}}}
 
@@ -77,9 +78,23 @@ def test_that_damaged_records_are_refused(monkeypatch):
         {"delegate_map": "3"},
         {"edge_dialect_exported_program/forward": '{"graph_module": 3}'},
         {"edge_dialect_exported_program/forward": "[" * 100_000},
+        {"debug_handle_map": '{"forward": {"1": Infinity}}'},
+        {
+            "edge_dialect_exported_program/forward": json.dumps(
+                {"graph_module": {"graph": {"nodes": ENDLESS}}}
+            )
+        },
     ):
         with refused("etrecord-unreadable"):
             read_record(record(**changed))
+    encrypted = record().replace(b"PK\3\4\x14\0\0\0", b"PK\3\4\x14\0\1\0")
+    encrypted = encrypted.replace(b"PK\1\2\x14\3\x14\0\0\0", b"PK\1\2\x14\3\x14\0\1\0")
+    with refused("etrecord-unreadable") as caught:
+        read_record(encrypted)
+    assert "encrypted" in caught.value.infos[0].details
+    with refused("etrecord-unreadable"):
+        # 40 MB of values, which would take gigabytes.
+        read_record(record(debug_handle_map="[" + "[]," * 8_000_000 + "[]]"))
     monkeypatch.setattr(etrecord, "_MAX_ENTRY_BYTES", 10)
     with refused("etrecord-unreadable"):
         read_record(record())

@@ -20,7 +20,7 @@ from workbench.engine.loading.onnx_import.conversion import (
     tensor_of,
     unknown_operators,
 )
-from workbench.errors import Place, failure
+from workbench.errors import Place, failure, reason_of
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
 from workbench.text import listed
 
@@ -131,7 +131,7 @@ def _take_external_data(model: onnx.ModelProto, path: Path) -> None:
             data = _part(file, offset, length, left)
         except (OSError, ValueError) as error:
             raise failure(
-                f"The weight {tensor.name} cannot be read from {file.name}: {_reason(error)}.",
+                f"The weight {tensor.name} cannot be read from {file.name}: {reason_of(error)}.",
                 f"Put the whole {file.name} beside {path.name}.",
                 WHERE,
                 code="onnx-data-unreadable",
@@ -140,10 +140,6 @@ def _take_external_data(model: onnx.ModelProto, path: Path) -> None:
         tensor.raw_data = data
         tensor.ClearField("external_data")
         tensor.data_location = onnx.TensorProto.DEFAULT
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _external_file(path: Path, location: str, tensor: str) -> Path:
