@@ -133,6 +133,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_anchors"),
     *_rows("activations_before_layouts", f"{_DELEGATE}function_of_flipped", device=U85),
     *_rows("activations_before_layouts", f"{_DELEGATE}detector_rows"),
+    *_rows("activations_before_layouts", f"{_DELEGATE}detector_rows", **_WIDE, device=U85),
     *_rows("tables_before_pools", f"{_DELEGATE}pooled_functions"),
     *_rows("tables_before_pools", f"{_DELEGATE}pooled_functions", device=U85),
     *_rows("types_of_choices", f"{_DELEGATE}chosen_beside_function", device=U85),

@@ -96,6 +96,7 @@ SLOW = [
     ("functions_of_rows_of_images", "a8w8", U55, "activations_before_layouts"),
     ("padded_function_of_turned", "a8w8", U55, "activations_before_layouts"),
     ("detector_rows", "a8w8", U85, "activations_before_layouts"),
+    ("detector_rows", "a16w8", U85, "activations_before_layouts"),
     ("detected_and_joined", "a8w8", "ethos-u85-128", "activations_before_layouts"),
     ("clamped_rows", "a16w8", U55, "clamps_over_rows"),
     ("clamped_rows", "a16w8", U85, "clamps_over_rows"),
