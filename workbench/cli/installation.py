@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -221,7 +222,8 @@ def add_completion(verbs: Any) -> None:
 def _completion(options: argparse.Namespace) -> int:
     import shtab
 
-    root: argparse.ArgumentParser = options.root
+    # This process may have other uses for its parser.
+    root: argparse.ArgumentParser = copy.deepcopy(options.root)
     for action in _actions(root):
         if action.type is Path and not hasattr(action, "complete"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]

@@ -1,5 +1,6 @@
 """The command line on terminals, in pipes, and completed by shells."""
 
+import contextlib
 import os
 import re
 import select
@@ -93,6 +94,15 @@ def test_that_the_completion_of_a_shell_has_verbs_and_options(capsys, shell):
     written = capsys.readouterr().out
     for word in ("simulate", "overlays", "allow-differences"):
         assert word in written
+
+
+def test_that_completion_leaves_the_help_as_it_was(capsys):
+    helps = []
+    for words in (["rules", "--help"], ["completion", "fish"], ["rules", "--help"]):
+        with contextlib.suppress(SystemExit):
+            main(words)
+        helps.append(capsys.readouterr().out)
+    assert helps[0] == helps[2]
 
 
 def test_that_bash_completes_verbs_and_choices(capsys, tmp_path):
