@@ -38,7 +38,7 @@ CONTEXT = 64
 # Token and position, with the alignment of planned memory.
 INPUTS_BYTES = 32
 # Delegates by scope and caches.
-DELEGATES = {("full", "float"): 1, ("linear", "float"): 6, ("linear", "int8"): 7}
+DELEGATES = {("full", "float"): 1, ("full", "int8"): 3, ("linear", "float"): 6, ("linear", "int8"): 7}
 # That of static_quantize_kv_cache, where nothing measures others.
 CACHE_SCALE = 1 / 127
 
@@ -261,11 +261,13 @@ def _name(node):
     [
         ("ethosu_16a8w", "linear", "float"),
         ("ethosu_16a8w", "linear", "int8"),
+        ("ethosu_16a8w", "full", "int8"),
         # A minute each.
         pytest.param("ethosu_8a8w", "linear", "float", marks=pytest.mark.benchmark),
         pytest.param("ethosu_8a8w", "full", "float", marks=pytest.mark.benchmark),
         pytest.param("ethosu_16a8w", "full", "float", marks=pytest.mark.benchmark),
         pytest.param("ethosu_8a8w", "linear", "int8", marks=pytest.mark.benchmark),
+        pytest.param("ethosu_8a8w", "full", "int8", marks=pytest.mark.benchmark),
     ],
 )
 def test_that_export_llm_makes_the_same_program(begun, tmp_path, monkeypatch, mode, scope, caches):

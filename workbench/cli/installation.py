@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from workbench.toolchains.registry import OWN_TITLE, title_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 def add_doctor(verbs: Any) -> None:
@@ -220,12 +221,61 @@ def add_completion(verbs: Any) -> None:
 def _completion(options: argparse.Namespace) -> int:
     import shtab
 
-    root: argparse.ArgumentParser = options.root
+    # This process may have other uses for its parser.
+    root: argparse.ArgumentParser = copy.deepcopy(options.root)
     for action in _actions(root):
         if action.type is Path and not hasattr(action, "complete"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-    print(shtab.complete(root, options.shell), end="")
+    _describe_verbs(root)
+    script = shtab.complete(root, options.shell)
+    print(_with_late_actions(script, options.shell, _late_verbs(root)), end="")
     return EXIT_DONE
+
+
+def _describe_verbs(parser: argparse.ArgumentParser) -> None:
+    """Let shells show a verb's line of the help; shtab prefers the text of its own page."""
+    for action in _groups(parser):
+        lines = {str(row.dest): row.help for row in vars(action)["_choices_actions"]}
+        for name, part in action.choices.items():
+            part.description = lines[name]
+            _describe_verbs(part)
+
+
+def _late_verbs(root: argparse.ArgumentParser) -> list[str]:
+    """Return the verbs that take a file first and an action after it: ``rules PROJECT add``."""
+    return [
+        name
+        for verbs in _groups(root)
+        for name, part in verbs.choices.items()
+        for action in _groups(part)
+        if any(not (other.option_strings or other is action) for other in vars(part)["_actions"])
+    ]
+
+
+def _with_late_actions(script: str, shell: str, verbs: Sequence[str]) -> str:
+    """Return a script that knows the actions behind a file; bash's does.
+
+    shtab 1.13 takes the first word after a verb for its action in zsh, and no word after a file in
+    fish: options of ``workbench rules PROJECT add`` were not completed.
+    """
+    if shell == "fish":
+        first = "if test $_shtab_workbench_npos -eq 0\n"
+        chosen = "set -g _shtab_workbench_cmdpath $candidate\n"
+        late = f'; or contains -- "$_shtab_workbench_cmdpath" {" ".join(verbs)}\n'
+        script = script.replace(first, first.rstrip() + late)
+        return script.replace(chosen, f"{chosen.rstrip()}; set -g _shtab_workbench_npos 0\n")
+    for verb in verbs if shell == "zsh" else ():
+        before, name, rest = script.partition(f"\n_shtab_workbench_{verb}() {{\n")
+        body, end, after = rest.partition("\n}\n")
+        script = before + name + body.replace("$line[1]", "$line[2]") + end + after
+    return script
+
+
+def _groups(parser: argparse.ArgumentParser) -> Iterator[Any]:
+    """Yield the groups of verbs or actions of a parser: one or none."""
+    for action in vars(parser)["_actions"]:
+        if action.nargs == _VERBS and isinstance(action.choices, dict):
+            yield action
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:

@@ -41,12 +41,25 @@ def tagged(model, x, partitioner):
     return found.tagged_exported_program.graph, found.partition_tags
 
 
-def test_that_parts_for_the_npu_come_in_the_order_of_the_program():
+class ConstantFirst(nn.Module):
+    """An added constant and a convolution: scales of channels are registered before the constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.constant = nn.Parameter(torch.randn(3, 4, 4))
+        self.layer = nn.Conv2d(3, 3, 1)
+
+    def forward(self, x):
+        return self.layer(torch.nn.functional.relu6(x + self.constant))
+
+
+@pytest.mark.parametrize(("model", "count"), [(Chain, 4), (ConstantFirst, 2)])
+def test_that_parts_for_the_npu_come_in_the_order_of_the_program(model, count):
     from workbench.engine.ethos_u.corrections.partitioner import OrderedPartitioner
 
-    graph, parts = tagged(Chain(), torch.randn(1, 3, 4, 4), OrderedPartitioner)
+    graph, parts = tagged(model(), torch.randn(1, 3, 4, 4), OrderedPartitioner)
     marks = [node.meta.get("delegation_tag") for node in graph.nodes if node.op == "call_function"]
-    assert len(parts) == 4
+    assert len(parts) == count
     assert list(parts) == [m for m in dict.fromkeys(marks) if m]
 
 

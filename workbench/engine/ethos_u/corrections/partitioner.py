@@ -55,7 +55,10 @@ class OrderedPartitioner(EthosUPartitioner):
         LOWERING.run("partition", result)
         modules = result.tagged_exported_program.graph_module.modules()
         graphs = (module.graph for module in modules if isinstance(module, GraphModule))
-        marks = (node.meta.get("delegation_tag", "") for graph in graphs for node in graph.nodes)
+        # Constants count for nothing: they are in the order of their registration, or, in a program
+        # of a strict export, in that of their first use.
+        calls = (node for graph in graphs for node in graph.nodes if node.op == "call_function")
+        marks = (node.meta.get("delegation_tag", "") for node in calls)
         ordered = [mark for mark in dict.fromkeys(marks) if mark in result.partition_tags]
         return PartitionResult(
             tagged_exported_program=result.tagged_exported_program,
