@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import argparse
 
     from workbench.deploy.emulation.findings import Proof
+    from workbench.deploy.emulation.proofs import KeptProof
 
 
 _WORDS = {True: "held", False: "not held", None: "not checked"}
@@ -92,6 +93,7 @@ def _add_build(actions: Any) -> None:
 
 def _prove(options: argparse.Namespace) -> int:
     from workbench.cli.fvp import terminated_as_interrupted
+    from workbench.deploy.emulation.proofs import keep_proof
     from workbench.deploy.emulation.prover import Board, prove
 
     board = Board(
@@ -106,20 +108,25 @@ def _prove(options: argparse.Namespace) -> int:
     )
     with terminated_as_interrupted():
         proof = prove(options.elf, options.program, board)
+        kept = keep_proof(options.elf, options.program, proof)
     if options.json:
-        print_json(_document(proof))
+        print_json(_document(proof, kept))
     else:
-        _print(proof)
+        _print(proof, kept)
     return EXIT_DONE if proof.verdict == "proven" else EXIT_DIFFERS
 
 
-def _document(proof: Proof) -> dict[str, Any]:
+def _document(proof: Proof, kept: KeptProof | None) -> dict[str, Any]:
     from workbench.deploy.emulation.findings import CHECKS, NOT_PROVEN
 
     return {
         "verdict": proof.verdict,
         "kind": "emulated",
         "target": proof.target,
+        "driver": proof.driver,
+        "program_sha256": proof.program_sha256,
+        "firmware_sha256": proof.firmware_sha256,
+        "kept": kept is not None,
         "qemu": proof.qemu,
         "checks": [
             {"id": name, "group": check.group, "title": check.title, "held": proof.held(name)}
@@ -136,7 +143,7 @@ def _document(proof: Proof) -> dict[str, Any]:
     }
 
 
-def _print(proof: Proof) -> None:
+def _print(proof: Proof, kept: KeptProof | None) -> None:
     from workbench.deploy.emulation.findings import CHECKS, NOT_PROVEN
 
     for line in proof.output.splitlines():
@@ -155,7 +162,10 @@ def _print(proof: Proof) -> None:
     )
     print(f"Emulated   not shown: {'; '.join(NOT_PROVEN)}")
     verdict = "Proven" if proof.verdict == "proven" else "Not proven"
-    print(f"{verdict:<10} on an emulated Cortex-M55 with {proof.target}")
+    driver = f"driver {proof.driver}" if proof.driver else "a driver of unknown version"
+    print(f"{verdict:<10} on an emulated Cortex-M55 with {proof.target} and {driver}")
+    if kept is not None:
+        print("Kept       exported notes, manifests and reports of this very program say so from now on")
 
 
 def _new(options: argparse.Namespace) -> int:
