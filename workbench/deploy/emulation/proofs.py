@@ -7,6 +7,7 @@ and of the firmware, so that it holds for these very bytes only.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
@@ -135,6 +136,24 @@ def proofs_of(program_sha256: str) -> tuple[KeptProof, ...]:
         if path.stem == f"{proof.program_sha256}-{proof.firmware_sha256}":
             proofs.append(proof)
     return tuple(sorted(proofs, key=lambda proof: proof.date, reverse=True))
+
+
+def kept_proof(elf: Path, program: Path) -> KeptProof | None:
+    """Return the kept proof of a program with a firmware; None if there is none, or no such file."""
+    try:
+        digests = tuple(
+            _digest(path, path.stat().st_mtime_ns, path.stat().st_size) for path in (program, elf)
+        )
+    except OSError:
+        return None
+    return next((proof for proof in proofs_of(digests[0]) if proof.firmware_sha256 == digests[1]), None)
+
+
+@lru_cache(maxsize=8)
+def _digest(path: Path, modified_ns: int, size: int) -> str:
+    """Return the digest of a file; it is read again only if it has changed."""
+    del modified_ns, size
+    return file_digest(path)
 
 
 def proofs_of_package(files: Iterable[Deliverable]) -> tuple[KeptProof, ...]:
