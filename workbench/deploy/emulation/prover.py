@@ -13,8 +13,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from workbench.deploy.emulation.findings import Finding, Proof
 from workbench.deploy.emulation.firmware_elf import FirmwareElf
 from workbench.deploy.emulation.gdb import PC, READS, SP, WRITES, Stopped
@@ -24,8 +22,7 @@ from workbench.deploy.emulation.qemu import Qemu, qemu_version
 from workbench.deploy.emulation.thumb import decoded
 from workbench.errors import Place, failure
 from workbench.npu.machine import Machine
-from workbench.npu.memory import FAST_SCRATCH, SCRATCH
-from workbench.npu.state import Options
+from workbench.npu.memory import SCRATCH
 from workbench.pte import vela_stream
 from workbench.pte.description import program_bytes
 from workbench.pte.npu_commands import stream_bytes
@@ -184,18 +181,9 @@ def _delegate(index: int, blob: bytes) -> Delegate:
     machine, blocks = Machine(blob, index=index), vela_stream.blocks(blob)
     payload = bytes(blocks["cmd_data"].data)
     weights = bytes(blocks["weight_data"].data) if "weight_data" in blocks else b""
-    return Delegate(index, blob, payload, stream_bytes(payload), weights, machine, _fast_bytes(machine))
-
-
-def _fast_bytes(machine: Machine) -> int:
-    """Return how much of region 2 the commands use [bytes]; the program does not say it."""
-    uses = any(
-        command.name.endswith("_REGION") and command.parameter == FAST_SCRATCH for command in machine.commands
+    return Delegate(
+        index, blob, payload, stream_bytes(payload), weights, machine, machine.fast_scratch_bytes()
     )
-    if not uses:
-        return 0
-    zeros = [np.zeros(port.bytes, np.uint8) for port in machine.inputs]
-    return machine.run(zeros, Options()).peak.get(FAST_SCRATCH, 0)
 
 
 class _Session:
