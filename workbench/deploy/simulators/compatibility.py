@@ -206,7 +206,10 @@ def _pools(program: Program, runner: RunnerElf, input_bytes: int) -> Iterator[Er
 def notes(program: Program, runner: RunnerElf) -> Iterator[str]:
     """Yield what cannot be checked of a program and a runner, or is close to a limit."""
     if not runner.pools:
-        yield "The runner has no symbols: pool sizes and memory mode were not checked."
+        yield (
+            "The runner has no symbols of pools: pool sizes and memory mode were not checked "
+            "(stripped, or pools of other names)."
+        )
     if not runner.families:
         yield "The NPU that the runner was built for is unknown."
     elif len(runner.families) > 1:
@@ -231,10 +234,7 @@ _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "64-bit Arm", 243: "RISC-V"
 _SECTION, _SYMBOL, _SYMBOL_TABLE = struct.Struct("<10I"), struct.Struct("<IIIBBH"), 2
 # Sections that are loaded (SHF_ALLOC), and those without bytes in the file (SHT_NOBITS).
 _ALLOCATED, _WITHOUT_BYTES = 2, 8
-# Where a program begins: an offset, ET12, and the header with the size of what follows from there.
-# Source: ExecuTorch 1.5.1, schema/extended_header.h.
-_PROGRAM_MARK = re.compile(rb"....ET1[23]eh00", re.DOTALL)
-_POOLS = {
+POOL_SYMBOLS = {
     "method_allocation_pool": "method",
     "temp_allocation_pool": "scratch",
     "input_file_allocation_pool": "files",
@@ -288,28 +288,27 @@ class RunnerElf:
 
     @cached_property
     def _loaded(self) -> bytes:
-        """What is loaded, without the programs in it, which name kernels that they only call."""
+        """What is loaded: no symbols, no debug information, which have names of types."""
         parts = [
             self.data[section[4] : section[4] + section[5]]
             for section in _sections(self.data)
             if section[2] & _ALLOCATED and section[1] != _WITHOUT_BYTES
         ]
-        loaded = bytearray(b"\0".join(parts) or self.data)
-        for mark in re.finditer(_PROGRAM_MARK, loaded):
-            (size,) = struct.unpack_from("<Q", loaded.ljust(mark.end() + 12, b"\0"), mark.end() + 4)
-            end = min(mark.start() + size, len(loaded))
-            loaded[mark.start() : end] = bytes(max(0, end - mark.start()))
-        return bytes(loaded)
+        return b"\0".join(parts) or self.data
 
     def links(self, name: str) -> bool:
         """Return whether it contains a kernel or backend of this name.
 
-        The runtime registers both by their names, which are in no other part of what is loaded.
+        The runtime registers both by their names. A program in the runner names them too, as
+        strings of FlatBuffers, which have their length before them: these do not count.
         """
-        return name.encode() + b"\0" in self._loaded
+        text = name.encode()
+        length = struct.pack("<I", len(text))
+        places = (match.start() for match in re.finditer(re.escape(text) + b"\0", self._loaded))
+        return any(self._loaded[max(at - 4, 0) : at] != length for at in places)
 
 
-def read_runner(path: Path, symbols: Mapping[str, str] = _POOLS) -> RunnerElf:
+def read_runner(path: Path, symbols: Mapping[str, str] = POOL_SYMBOLS) -> RunnerElf:
     """Return the description of a runner.
 
     Args:

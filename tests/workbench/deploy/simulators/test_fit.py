@@ -131,6 +131,18 @@ def test_that_delegates_share_the_scratch_pool_and_files_lie_beside_each_other()
     assert needs(Planned([], delegates=({},)), 0)["scratch"] == 0
 
 
+def test_that_the_pool_of_fast_scratch_holds_what_the_npu_uses(bench):
+    program = Program("net", bench.program("u65").read_bytes())
+    used = needs(program, 0)["fast scratch"]
+    assert used > 0
+    check_fit(
+        program, read_runner(bench.runner("u65", pools={"fast scratch": used})), device_of("ethos-u65-256")
+    )
+    small = read_runner(bench.runner("u65", pools={"fast scratch": used - 1}))
+    with refused("runner-pool-too-small"):
+        check_fit(program, small, device_of("ethos-u65-256"))
+
+
 def bare(pools, data=b""):
     return RunnerElf(Path("runner"), data, pools)
 
