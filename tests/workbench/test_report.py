@@ -119,7 +119,7 @@ def test_that_the_report_says_with_which_firmware_its_program_was_proven(tmp_pat
         "driver": "1.0.0",
     }
     values |= {"target": "ethos-u55-128", "qemu": "7.2.22", "date": "2026-11-26"}
-    values |= {"delegates": 1, "delegates_run": 1, "cache_checked": False}
+    values |= {"delegates": 1, "delegates_run": 1, "cpu_kernels": 0, "cache_checked": False}
     kept = data_folder() / "emulated" / f"{'12' * 32}-{'34' * 32}.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(values))

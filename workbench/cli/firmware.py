@@ -134,8 +134,8 @@ def _check(options: argparse.Namespace) -> int:
 
 def _print_fit(fit: FirmwareFit) -> None:
     for row in fit.pools:
-        given = "not known" if row.given is None else f"{row.given:,} bytes"
-        print(f"Pool       {row.name}: needs {row.needed:,} bytes, firmware has {given}")
+        given = "that of the firmware is not known" if row.given is None else f"firmware has {row.given:,}"
+        print(f"Pool       {row.name}: needs {row.needed:,} bytes, {given}")
     for name, is_linked in fit.linked.items():
         print(f"{'Linked' if is_linked else 'Missing':<10} {name}")
     for life in fit.outputs:

@@ -135,8 +135,8 @@ class Proof:
     """What was seen of firmware on the emulated processor.
 
     ``checked`` are the checks that were made. ``exit_code`` is None if the firmware was ended.
-    ``driver`` is the version of Arm's driver, "" if the firmware does not tell it; ``delegates`` is
-    the number of the program's.
+    ``driver`` is the version of Arm's driver, "" if the firmware does not tell it; ``delegates`` and
+    ``cpu_kernels`` are the numbers of the program's.
     """
 
     target: str
@@ -144,6 +144,7 @@ class Proof:
     program_sha256: str = ""
     firmware_sha256: str = ""
     delegates: int = 0
+    cpu_kernels: int = 0
     driver: str = ""
     findings: list[Finding] = field(default_factory=list)
     checked: set[str] = field(default_factory=set)

@@ -16,6 +16,7 @@ from workbench.errors import Place, failure, reason_of
 from workbench.files import MAX_TEXT_BYTES, file_digest, read_limited, write_file
 from workbench.installation import data_folder
 from workbench.project.frozen import Frozen
+from workbench.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,6 +43,7 @@ class KeptProof(Frozen):
         date: The day, as 2026-11-26 (UTC).
         delegates: Number of the program's delegates.
         delegates_run: How many of them the firmware ran.
+        cpu_kernels: Number of kernels that the program calls on the CPU; a proof does not cover them.
         cache_checked: Whether the maintenance of the data cache was checked.
     """
 
@@ -54,6 +56,7 @@ class KeptProof(Frozen):
     date: str
     delegates: int
     delegates_run: int
+    cpu_kernels: int
     cache_checked: bool
 
     @property
@@ -65,9 +68,11 @@ class KeptProof(Frozen):
     @property
     def sentence(self) -> str:
         """The proof in full sentences, for the firmware note."""
-        parts = "" if self.delegates_run == self.delegates else (
-            f" {self.delegates_run} of its {self.delegates} delegates ran."
-        )  # fmt: skip
+        parts = ""
+        if self.delegates_run != self.delegates:
+            parts += f" {self.delegates_run} of its {self.delegates} delegates ran."
+        if self.cpu_kernels:
+            parts += f" Not checked: its {plural(self.cpu_kernels, 'CPU kernel')}."
         cache = "checked" if self.cache_checked else "not checked"
         return (
             f"Emulated, not measured: this program (sha256 {self.program_sha256[:_SHOWN]}) was {self.short}: "
@@ -117,6 +122,7 @@ def _kept(name: str, proof: Proof) -> KeptProof:
         qemu=proof.qemu,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         delegates=proof.delegates,
+        cpu_kernels=proof.cpu_kernels,
         delegates_run=len({job["delegate"] for job in proof.jobs} - {None}),
         cache_checked="cleaned" in proof.checked,
     )

@@ -119,7 +119,8 @@ def prove(elf: Path, program: Path, board: Board, cancelled: Callable[[], bool] 
     board = replace(board, target=delegates[0].target)
     symbols, version = FirmwareElf(elf), qemu_version()
     digest = hashlib.sha256(data).hexdigest()
-    proof = Proof(board.target, version, digest, symbols.sha256, len(delegates))
+    kernels = len(set(decode(data).method("").kernels))
+    proof = Proof(board.target, version, digest, symbols.sha256, len(delegates), kernels)
     with Qemu(elf.absolute(), arguments=board.arguments, folder=board.folder) as qemu:
         return _Session(qemu, symbols, delegates, board, proof).run(cancelled)
 

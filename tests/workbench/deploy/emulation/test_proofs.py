@@ -114,8 +114,12 @@ def test_that_only_what_is_proven_is_kept(files, changes):
     assert proofs_of(sha(b"program")) == ()
 
 
-def test_that_delegates_that_did_not_run_are_said(files):
+def test_that_what_was_not_run_or_not_checked_is_said(files):
     elf, program = files
+    whole = keep_proof(elf, program, proof_of(elf, program)).sentence
+    assert "delegates ran" not in whole
+    assert "CPU kernel" not in whole
+    assert "its 2 CPU kernels" in keep_proof(elf, program, proof_of(elf, program, cpu_kernels=2)).sentence
     kept = keep_proof(elf, program, proof_of(elf, program, delegates=3))
     assert "1 of its 3 delegates ran" in kept.sentence
     assert "unknown version" in keep_proof(elf, program, proof_of(elf, program, driver="")).sentence
