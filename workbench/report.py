@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from workbench.analysis.answers import Answers, answers_of
+from workbench.deploy.emulation.proofs import proofs_of_package
 from workbench.deploy.fitting import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from workbench.analysis.accuracy import AccuracyResult
     from workbench.analysis.answers import Answers
     from workbench.analysis.gate import GateResult
+    from workbench.deploy.emulation.proofs import KeptProof
     from workbench.history.runs import Run
     from workbench.ids import StageId
     from workbench.pipeline.cache import Cache
@@ -231,6 +233,11 @@ class Findings:
     def gate(self) -> GateResult | None:
         """Whether the program is compiled right."""
         return self.answers.gate if self.answers is not None else None
+
+    @property
+    def proofs(self) -> tuple[KeptProof, ...]:
+        """With which firmware this very program was proven on the emulated board."""
+        return proofs_of_package(self.package.files) if self.package is not None else ()
 
     @property
     def accuracy(self) -> AccuracyResult | None:

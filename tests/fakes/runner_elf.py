@@ -61,7 +61,7 @@ def runner(
         at += len(data)
         sections += [(3, at, len(names)), (2, at + len(names), len(table))]
     headers = b"".join(
-        struct.pack("<10I", 0, kind, 0, 0, start, size, 2 if kind == 2 else 0, 0, 1, 16)
+        struct.pack("<10I", 0, kind, 2 if kind == 1 else 0, 0, start, size, 2 if kind == 2 else 0, 0, 1, 16)
         for kind, start, size in sections
     )
     end = 52 + len(content)

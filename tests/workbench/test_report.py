@@ -1,5 +1,6 @@
 """The report stands alone, and says what is missing."""
 
+import json
 import re
 from pathlib import Path
 
@@ -9,12 +10,14 @@ from tests.problems import refused
 from tests.workbench.project.builders import make_project, rule
 from workbench.deploy import boards
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
+from workbench.installation import data_folder
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
 from workbench.project import store
 from workbench.project.model import TargetChoice
 from workbench.project.opened import OpenProject
 from workbench.report import page
+from workbench.results import Deliverable, PackageResult, save_result
 
 PROGRAM = Path(__file__).parents[1] / "data" / "programs" / "u55.pte"
 
@@ -95,6 +98,37 @@ def test_that_the_board_stands_with_what_lies_in_each_memory(tmp_path):
     assert "Fits Himax WiseEye2 (Grove Vision AI Module V2) (size from a secondary source" in text
     assert "scratch pool (computed from the program)" in text
     assert "2,048.0 KiB, not confirmed" in text
+
+
+def test_that_the_report_says_with_which_firmware_its_program_was_proven(tmp_path):
+    project = make_project(rule("r1", "global"), target=TargetChoice(id="ethos-u55-128"))
+    (tmp_path / "model.py").write_text("def net(): ...\n")
+    cache, path = Cache(tmp_path / "cache"), tmp_path / "net.qwb"
+    store.save(project, path)
+    file = Deliverable(name="net.pte", bytes=1, sha256="12" * 32, purpose="")
+    package = PackageResult(
+        files=(file,), kernels=(), method_pool_bytes=0, scratch_pool_bytes=0, planned_bytes=()
+    )
+    with cache.writing(plan(OpenProject(project, tmp_path), cache).key("package")) as folder:
+        save_result(package, folder)
+    assert "Emulated board" not in text_of(page(project, path, cache))
+    values = {
+        "program_sha256": "12" * 32,
+        "firmware_sha256": "34" * 32,
+        "firmware": "<b>app.elf",
+        "driver": "1.0.0",
+    }
+    values |= {"target": "ethos-u55-128", "qemu": "7.2.22", "date": "2026-11-26"}
+    values |= {"delegates": 1, "delegates_run": 1, "cpu_kernels": 0, "cache_checked": False}
+    kept = data_folder() / "emulated" / f"{'12' * 32}-{'34' * 32}.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(values))
+    try:
+        html = page(project, path, cache)
+    finally:
+        kept.unlink()
+    assert "proven on an emulated Cortex-M55 with driver 1.0.0 on 2026-11-26" in text_of(html)
+    assert "&lt;b&gt;app.elf" in html
 
 
 def test_that_a_result_that_was_changed_on_disk_is_not_reported(tmp_path):

@@ -1,4 +1,4 @@
-"""``firmware``: make firmware that runs a program, and prove firmware on an emulated processor."""
+"""``firmware``: make firmware that runs a program, check it, and prove it on an emulated processor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from workbench.cli.output import EXIT_DIFFERS, EXIT_DONE, add_json, print_json
 if TYPE_CHECKING:
     import argparse
 
+    from workbench.deploy.before_flashing import FirmwareFit
     from workbench.deploy.emulation.findings import Proof
+    from workbench.deploy.emulation.proofs import KeptProof
 
 
 _WORDS = {True: "held", False: "not held", None: "not checked"}
@@ -21,11 +23,12 @@ def add_firmware(verbs: Any) -> None:
     """Add the verb with its actions."""
     verb = verbs.add_parser(
         "firmware",
-        help="prove firmware on an emulated Cortex-M55, or make the shortest that runs a program",
+        help="check or prove firmware before it is flashed, or make the shortest that runs a program",
         description="Firmware runs under QEMU with Arm's own NPU driver; the functional simulator "
         "answers the NPU's registers. Emulated: nothing is timed or measured.",
     )
     actions = verb.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_check(actions)
     _add_prove(actions)
     _add_new(actions)
     _add_build(actions)
@@ -61,6 +64,24 @@ def _add_prove(actions: Any) -> None:
     verb.set_defaults(perform=_prove)
 
 
+def _add_check(actions: Any) -> None:
+    verb = actions.add_parser(
+        "check",
+        help="compare what firmware holds with what a program needs, without running it",
+        description="Pools, kernels and backend by the symbols and the content of the linked "
+        "firmware; how long outputs are valid. Ends with 4 if something is missing.",
+    )
+    verb.add_argument("elf", type=Path, metavar="ELF", help="the linked firmware, with symbols")
+    verb.add_argument("program", type=Path, metavar="PROGRAM.pte", help="the program it shall run")
+    verb.add_argument(
+        "--pool", action="append", default=[], metavar="KIND=SYMBOL",
+        help="array of a pool: method, scratch, fast scratch, planned fast memory or files; "
+        "default: those of ExecuTorch's runner",
+    )  # fmt: skip
+    add_json(verb)
+    verb.set_defaults(perform=_check)
+
+
 def _add_new(actions: Any) -> None:
     verb = actions.add_parser(
         "new",
@@ -90,8 +111,46 @@ def _add_build(actions: Any) -> None:
     verb.set_defaults(perform=_build)
 
 
+def _check(options: argparse.Namespace) -> int:
+    from workbench.cli.fvp import read_program
+    from workbench.deploy.before_flashing import fit_of, pool_symbols
+
+    fit = fit_of(options.elf, read_program(options.program), pool_symbols(options.pool))
+    if options.json:
+        print_json(
+            {
+                "verdict": "lacks" if fit.problems else "holds",
+                "pools": [{**asdict(row), "holds": row.holds} for row in fit.pools],
+                "linked": dict(fit.linked),
+                "problems": [info.model_dump(mode="json") for info in fit.problems],
+                "notes": list(fit.notes),
+                "outputs": [asdict(life) for life in fit.outputs],
+            }
+        )
+    else:
+        _print_fit(fit)
+    return EXIT_DIFFERS if fit.problems else EXIT_DONE
+
+
+def _print_fit(fit: FirmwareFit) -> None:
+    for row in fit.pools:
+        given = "that of the firmware is not known" if row.given is None else f"firmware has {row.given:,}"
+        print(f"Pool       {row.name}: needs {row.needed:,} bytes, {given}")
+    for name, is_linked in fit.linked.items():
+        print(f"{'Linked' if is_linked else 'Missing':<10} {name}")
+    for life in fit.outputs:
+        print(f"Output     {life.sentence}")
+    for note in fit.notes:
+        print(f"Note       {note}")
+    for info in fit.problems:
+        print(f"Lacks      {info.message}\n           {info.hint}")
+    if not fit.problems:
+        print("Holds      what the program needs, as far as it can be checked without running it")
+
+
 def _prove(options: argparse.Namespace) -> int:
     from workbench.cli.fvp import terminated_as_interrupted
+    from workbench.deploy.emulation.proofs import keep_proof
     from workbench.deploy.emulation.prover import Board, prove
 
     board = Board(
@@ -106,20 +165,25 @@ def _prove(options: argparse.Namespace) -> int:
     )
     with terminated_as_interrupted():
         proof = prove(options.elf, options.program, board)
+        kept = keep_proof(options.elf, options.program, proof)
     if options.json:
-        print_json(_document(proof))
+        print_json(_document(proof, kept))
     else:
-        _print(proof)
+        _print(proof, kept)
     return EXIT_DONE if proof.verdict == "proven" else EXIT_DIFFERS
 
 
-def _document(proof: Proof) -> dict[str, Any]:
+def _document(proof: Proof, kept: KeptProof | None) -> dict[str, Any]:
     from workbench.deploy.emulation.findings import CHECKS, NOT_PROVEN
 
     return {
         "verdict": proof.verdict,
         "kind": "emulated",
         "target": proof.target,
+        "driver": proof.driver,
+        "program_sha256": proof.program_sha256,
+        "firmware_sha256": proof.firmware_sha256,
+        "kept": kept is not None,
         "qemu": proof.qemu,
         "checks": [
             {"id": name, "group": check.group, "title": check.title, "held": proof.held(name)}
@@ -136,7 +200,7 @@ def _document(proof: Proof) -> dict[str, Any]:
     }
 
 
-def _print(proof: Proof) -> None:
+def _print(proof: Proof, kept: KeptProof | None) -> None:
     from workbench.deploy.emulation.findings import CHECKS, NOT_PROVEN
 
     for line in proof.output.splitlines():
@@ -155,7 +219,10 @@ def _print(proof: Proof) -> None:
     )
     print(f"Emulated   not shown: {'; '.join(NOT_PROVEN)}")
     verdict = "Proven" if proof.verdict == "proven" else "Not proven"
-    print(f"{verdict:<10} on an emulated Cortex-M55 with {proof.target}")
+    driver = f"driver {proof.driver}" if proof.driver else "a driver of unknown version"
+    print(f"{verdict:<10} on an emulated Cortex-M55 with {proof.target} and {driver}")
+    if kept is not None:
+        print("Kept       exported notes, manifests and reports of this very program say so from now on")
 
 
 def _new(options: argparse.Namespace) -> int:

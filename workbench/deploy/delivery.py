@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from workbench.deploy.emulation.proofs import proofs_of_package
 from workbench.deploy.firmware_files import digest
 from workbench.errors import Place, failure
 from workbench.escaping import in_markdown
@@ -17,9 +18,10 @@ from workbench.files import MAX_PROGRAM_BYTES, read_limited, remove_parts, sync_
 from workbench.results import PackageResult, load_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from workbench.analysis.answers import Answers
+    from workbench.deploy.emulation.proofs import KeptProof
     from workbench.results import Deliverable
 
 _MANIFEST = "manifest.json"
@@ -31,7 +33,8 @@ def deliver(
 ) -> tuple[Deliverable, ...]:
     """Copy the deliverables, and only those; return them as they are in the folder.
 
-    The manifest and the firmware note state both answers; all other files are copied unchanged. All
+    The manifest and the firmware note state both answers, and with which firmware this very program
+    was proven on the emulated board; all other files are copied unchanged. All
     files are written before the first one appears, the manifest last: after a failure the folder
     is as it was, and a folder with a manifest is complete.
 
@@ -52,7 +55,8 @@ def deliver(
             Place(kind="file", id=str(target)),
             code="deliverables-folder-linked",
         )
-    changed, contents = _contents(source, files, answers, outcome)
+    proofs = proofs_of_package(files)
+    changed, contents = _contents(source, files, answers, outcome, proofs)
     try:
         target.mkdir(parents=True, exist_ok=True)
         remove_parts(target)
@@ -76,7 +80,7 @@ def stated_files(
     """
     files = load_result(PackageResult, source).files
     changing = [file for file in files if _states(file.name)]
-    changed, contents = _contents(source, changing, answers, outcome)
+    changed, contents = _contents(source, changing, answers, outcome, proofs_of_package(files))
     return tuple(changed.get(file.name, file) for file in files), contents
 
 
@@ -86,7 +90,11 @@ def _states(name: str) -> bool:
 
 
 def _contents(
-    source: Path, files: Iterable[Deliverable], answers: Answers, outcome: Mapping[str, Any]
+    source: Path,
+    files: Iterable[Deliverable],
+    answers: Answers,
+    outcome: Mapping[str, Any],
+    proofs: Sequence[KeptProof],
 ) -> tuple[dict[str, Deliverable], dict[str, bytes]]:
     """Return the deliverables that state the verdict, and the bytes of all, the manifest last."""
     changed: dict[str, Deliverable] = {}
@@ -100,9 +108,9 @@ def _contents(
             raise _damaged(file.name) from error
         if digest(data) != file.sha256:
             raise _damaged(file.name)
-        stated = _with_verdict(file.name, data, answers)
+        stated = _with_verdict(file.name, data, answers, proofs)
         if file.name == _MANIFEST:
-            stated = _manifest_with_verdict(data, answers, outcome, changed)
+            stated = _manifest_with_verdict(data, answers, outcome, changed, proofs)
         contents[file.name] = data if stated is None else stated
         if stated is not None:
             update = {"bytes": len(stated), "sha256": digest(stated)}
@@ -110,24 +118,29 @@ def _contents(
     return changed, contents
 
 
-def _with_verdict(name: str, data: bytes, answers: Answers) -> bytes | None:
-    """Return a note with the verdict; None for other files."""
+def _with_verdict(name: str, data: bytes, answers: Answers, proofs: Sequence[KeptProof]) -> bytes | None:
+    """Return a note with the verdict and the proofs; None for other files."""
     if name.endswith(".md"):
-        return with_verdict(data.decode(), answers).encode()
+        return _markdown_with_verdict(data.decode(), answers, proofs).encode()
     if name.endswith(".html"):
-        return _html_with_verdict(data.decode(), answers).encode()
+        return _html_with_verdict(data.decode(), answers, proofs).encode()
     return None
 
 
 def _manifest_with_verdict(
-    data: bytes, answers: Answers, outcome: Mapping[str, Any], changed: Mapping[str, Deliverable]
+    data: bytes,
+    answers: Answers,
+    outcome: Mapping[str, Any],
+    changed: Mapping[str, Deliverable],
+    proofs: Sequence[KeptProof],
 ) -> bytes:
-    """Return the manifest: both answers first, the notes' digests, and the run's outcome."""
+    """Return the manifest: answers first, the notes' digests, the run's outcome, and the proofs."""
     manifest = json.loads(data)
     for entry in manifest.get("files", ()):
         if (other := changed.get(entry["name"])) is not None:
             entry.update(other.model_dump())
-    parts = {"outcome": dict(outcome)} if outcome else {}
+    parts: dict[str, Any] = {"outcome": dict(outcome)} if outcome else {}
+    parts["emulated_board"] = [proof.model_dump(mode="json") for proof in proofs]
     both = {
         "gate": answers.gate.model_dump(mode="json"),
         "accuracy": answers.accuracy.model_dump(mode="json"),
@@ -185,11 +198,11 @@ def _damaged(name: str) -> Exception:
     )
 
 
-def with_verdict(markdown: str, answers: Answers) -> str:
+def _markdown_with_verdict(markdown: str, answers: Answers, proofs: Sequence[KeptProof]) -> str:
     """Return a Markdown page with both answers: on its first lines if the program is refused."""
     lines = "\n\n".join(
         f"**{in_markdown(text)}**" if is_strong else in_markdown(text)
-        for text, is_strong in _statements(answers)
+        for text, is_strong in _statements(answers, proofs)
     )
     if answers.refused:
         return f"{lines}\n\n{markdown}"
@@ -197,17 +210,17 @@ def with_verdict(markdown: str, answers: Answers) -> str:
     return f"{heading}\n\n{lines}\n{rest}"
 
 
-def _html_with_verdict(page: str, answers: Answers) -> str:
+def _html_with_verdict(page: str, answers: Answers, proofs: Sequence[KeptProof]) -> str:
     lines = "\n".join(
         f"<p><strong>{escape(text)}</strong></p>" if is_strong else f"<p>{escape(text)}</p>"
-        for text, is_strong in _statements(answers)
+        for text, is_strong in _statements(answers, proofs)
     )
     if answers.refused:
         return page.replace("<body>\n", f"<body>\n{lines}\n")
     return page.replace("</h1>\n", f"</h1>\n{lines}\n")
 
 
-def _statements(answers: Answers) -> Iterator[tuple[str, bool]]:
+def _statements(answers: Answers, proofs: Sequence[KeptProof]) -> Iterator[tuple[str, bool]]:
     """Yield what a note says about the program, and whether it is one of the two answers.
 
     The answer that keeps the program from being delivered comes first.
@@ -221,6 +234,8 @@ def _statements(answers: Answers) -> Iterator[tuple[str, bool]]:
         yield from (verification, measured)
     if gate.execution is not None:
         yield gate.execution.sentence, False
+    for proof in proofs:
+        yield proof.sentence, False
     for part in accuracy.parts:
         if part.sqnr_db is not None:
             yield (

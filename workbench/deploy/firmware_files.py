@@ -11,7 +11,7 @@ from workbench.deploy.boards import Board, board_and_target, known_differences
 from workbench.deploy.fitting import Fit, of_program
 from workbench.escaping import in_cmake, in_comment, in_yaml
 from workbench.project.opened import OpenProject
-from workbench.pte.description import Memory, describe, memory
+from workbench.pte.description import Memory, OutputLife, describe, memory
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import MemoryUse, memory_use
 
@@ -31,8 +31,9 @@ class Facts:
     ``stem`` is the project's name as a C identifier; ``weights`` are the bytes of the .ptd, None if
     the program contains the weights; ``kernels`` are those the runtime must link. ``kept`` are
     buffers with state between inferences; the last ``handed_on`` outputs are the last inputs of the
-    next inference. ``pictures`` says how pictures become the input, ``model_outputs`` how the
-    outputs become those of the model, where it returns others; regions are places in memory.
+    next inference; ``output_lives`` says how long outputs are valid. ``pictures`` says how pictures
+    become the input, ``model_outputs`` how the outputs become those of the model, where it returns
+    others; regions are places in memory.
     """
 
     stem: str
@@ -50,6 +51,7 @@ class Facts:
     known_differences: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     handed_on: int = 0
+    output_lives: tuple[OutputLife, ...] = ()
     pictures: PictureInput | None = None
     model_outputs: tuple[ModelOutput, ...] = ()
 
@@ -85,6 +87,7 @@ def gather(opened: OpenProject, program: bytes, weights: bytes | None) -> Facts:
         outputs=tuple(seen["outputs"]),
         delegates=len(seen["delegates"]),
         kernels=tuple(seen["kernels"]),
+        output_lives=tuple(OutputLife(**life) for life in seen["output_lives"]),
         board=board[0] if board else None,
         fit=of_program(opened, program, len(weights or b"")),
         known_differences=tuple(known_differences(*board, folder)) if board else (),

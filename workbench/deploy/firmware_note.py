@@ -404,6 +404,7 @@ def _running(facts: Facts) -> Iterator[tuple[str, str]]:
     out = [_port("output", number, port) for number, port in enumerate(facts.outputs)]
     if facts.model_outputs:
         out.append(f"{facts.stem}_outputs.h joins them into the outputs of the model.")
+    out += [life.sentence for life in facts.output_lives]
     yield "Read the outputs", " ".join(out)
     if remembered := " ".join(_remembering(facts)):
         yield "Carry the state on", remembered

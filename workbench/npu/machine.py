@@ -15,7 +15,7 @@ from workbench.npu.convolution import convolution, depthwise
 from workbench.npu.counters import Counters
 from workbench.npu.elementwise import elementwise
 from workbench.npu.faults import Fault, Finding, LimitFault, SamplesDiffer, StreamFault
-from workbench.npu.memory import SCRATCH, Access, Area, Memory
+from workbench.npu.memory import FAST_SCRATCH, SCRATCH, Access, Area, Memory
 from workbench.npu.pooling import pool
 from workbench.npu.registers import Device, Registers, device
 from workbench.npu.resizing import resize
@@ -102,6 +102,20 @@ class Machine:
             command.name == "NPU_SET_ACC_FORMAT" and command.parameter >> 4 & 3 == _KEEP
             for command in self.commands
         )
+
+    def fast_scratch_bytes(self) -> int:
+        """Return how much fast memory (region 2) the commands use [bytes]; the program does not say it.
+
+        Commands that use it are carried out once.
+        """
+        uses = any(
+            command.name.endswith("_REGION") and command.parameter == FAST_SCRATCH
+            for command in self.commands
+        )
+        if not uses:
+            return 0
+        zeros = [np.zeros(port.bytes, np.uint8) for port in self.inputs]
+        return self.run(zeros).peak.get(FAST_SCRATCH, 0)
 
     def run(self, inputs: Sequence[_Array], options: Options | None = None) -> MachineResult:
         """Carry out the commands.

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, assert_never
 
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.files import MAX_PROGRAM_BYTES, open_regular, read_limited
@@ -95,6 +95,66 @@ class Planned:
     bytes: int
     first: int
     last: int
+
+
+@dataclass(frozen=True)
+class OutputLife:
+    """How long an output keeps its values; outputs and inputs by their numbers.
+
+    ``until`` is "input" if filling one of ``inputs`` overwrites it, "inference" if the next
+    inference does, "given" if its memory is not planned: the firmware gives it, and "always" for a
+    constant.
+    """
+
+    output: int
+    until: Literal["input", "inference", "given", "always"]
+    inputs: tuple[int, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What the firmware must heed."""
+        match self.until:
+            case "input":
+                named = ", ".join(map(str, self.inputs))
+                return f"Read output {self.output} before input {named} is filled again: they share memory."
+            case "inference":
+                return f"Output {self.output} is valid until the next inference starts."
+            case "given":
+                return f"The memory of output {self.output} is not planned: the firmware gives it."
+            case "always":
+                return f"Output {self.output} is a constant of the program."
+            case _:
+                assert_never(self.until)
+
+
+def output_lives(method: Method) -> list[OutputLife]:
+    """Return how long each output of a method keeps its values.
+
+    Planned memory is used again from the next inference on, or, where an input has the same
+    addresses, as soon as that is filled.
+    """
+    lives = []
+    inputs = method.tensors(method.inputs)
+    for number, value in enumerate(method.tensors(method.outputs)):
+        if value.kind != "tensor":
+            continue
+        if value.constant:
+            lives.append(OutputLife(number, "always"))
+        elif value.memory_id < 0:
+            lives.append(OutputLife(number, "given"))
+        else:
+            shared = [k for k, other in enumerate(inputs) if _overlap(value, other)]
+            lives.append(OutputLife(number, "input" if shared else "inference", tuple(shared)))
+    return lives
+
+
+def _overlap(one: Value, other: Value) -> bool:
+    """Return whether two tensors have common planned addresses."""
+    return (
+        one.memory_id == other.memory_id
+        and one.offset < other.offset + other.bytes
+        and other.offset < one.offset + one.bytes
+    )
 
 
 @dataclass(frozen=True)
@@ -257,6 +317,7 @@ def describe(data: bytes, method: str = "", *, whole: bool = False) -> dict[str,
         "method": chosen.name,
         "inputs": [_tensor(value) for value in chosen.tensors(chosen.inputs)],
         "outputs": [_tensor(value) for value in chosen.tensors(chosen.outputs)],
+        "output_lives": [asdict(life) for life in output_lives(chosen)],
         "delegates": [_delegate(i, item) for i, item in enumerate(chosen.delegates)],
         "kernels": sorted(set(chosen.kernels)),
         "instructions": _counted(chosen),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QGuiApplication
@@ -12,7 +14,10 @@ from tests.fakes.results import result_of
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 from ui.features.deliver.treemap import squarified
-from workbench.results import FirmwareStep, ProgramPart
+from workbench.deploy.emulation.findings import Proof
+from workbench.deploy.emulation.proofs import keep_proof
+from workbench.files import file_digest
+from workbench.results import Deliverable, FirmwareStep, ProgramPart
 
 KERNELS = ("aten::linear.out", "aten::relu.out")
 
@@ -77,6 +82,31 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
     opened.context.assigner.modules(["stem"], "a16w8")
     qtbot.waitUntil(panel.frames["package"].banner.isVisible)
     qtbot.waitUntil(lambda: not panel.buttons["deliver"].isEnabled())
+
+
+def test_that_the_note_says_what_was_proven_since_it_was_shown(opened, qtbot, monkeypatch, tmp_path):
+    text = b"# net on ethos-u55-128\n\n## Program\n"
+    note = Deliverable(
+        name="net.md", bytes=len(text), sha256=hashlib.sha256(text).hexdigest(), purpose="note"
+    )
+    package = result_of("package")
+    leave_results(monkeypatch, package=package.model_copy(update={"files": (*package.files, note)}))
+    run_to(opened, qtbot, "")
+    folder = opened.session.result("package")
+    (folder / "net.md").write_bytes(text)
+    panel = opened.window.reveal("deliverables")
+    qtbot.waitUntil(lambda: panel.has("package") and "net on" in panel.note.toPlainText())
+    assert "Emulated" not in panel.note.toPlainText()
+    opened.window.reveal("simulator")
+    elf, program = tmp_path / "app.elf", folder / "net.pte"
+    elf.write_bytes(b"firmware")
+    proof = Proof("ethos-u55-128", "7.2", file_digest(program), file_digest(elf), 1, driver="1.0.0")
+    proof.exit_code = 0
+    proof.jobs.append({"delegate": 0})
+    keep_proof(elf, program, proof)
+    opened.window.reveal("deliverables")
+    words = "proven on an emulated Cortex-M55 with driver 1.0.0"
+    qtbot.waitUntil(lambda: words in panel.note.toPlainText())
 
 
 @for_each("sizes", [[1.0], [6, 6, 4, 3, 2, 2, 1], [1000, 1, 1], [5.0] * 40])

@@ -9,7 +9,10 @@ from ui.features.simulator.run_view import OPERATIONS, OUTPUTS
 from ui.features.simulator.runner_dialog import RunnerDialog
 from ui.shared.log_lines import Role
 from ui.shared.simulation_text import simulation_cards, simulation_text
-from workbench.deploy.simulators.discovery import load_settings
+from workbench.deploy.emulation.findings import Proof
+from workbench.deploy.emulation.proofs import keep_proof
+from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
+from workbench.files import file_digest
 
 BINARY = "FVP_Corstone_SSE-300_Ethos-U55"
 
@@ -62,6 +65,27 @@ def test_that_what_is_missing_is_said_and_a_wrong_runner_or_address_is_refused(
     dialog.address.textEdited.emit("nowhere")
     assert "0x62000000" in dialog.state.text()
     assert not dialog.build.isEnabled()
+
+
+def test_that_firmware_is_shown_as_proven_with_this_program_only(panel, opened, qtbot, tmp_path):
+    opened.runs.run_to("package")
+    qtbot.waitUntil(lambda: opened.session.result("package") is not None and not opened.runner.running)
+    folder, elf = opened.session.result("package"), tmp_path / "app.elf"
+    elf.write_bytes(b"firmware")
+    program = folder / "net.pte"
+    save_settings(MachineSettings(firmware=str(elf)))
+    digests = file_digest(program), file_digest(elf)
+    proof = Proof("ethos-u55-128", "7.2.22", *digests, delegates=1, driver="1.0.0", exit_code=0)
+    proof.jobs.append({"delegate": 0})
+    panel.refresh()
+    assert panel.machine.firmware.text().endswith("app.elf")
+    keep_proof(elf, program, proof)
+    panel.refresh()
+    assert "proven on an emulated Cortex-M55 with driver 1.0.0" in panel.machine.firmware.text()
+    assert digests[0][:16] in panel.machine.firmware.toolTip()
+    elf.write_bytes(b"firmware, built again")
+    panel.refresh()
+    assert panel.machine.firmware.text().endswith("app.elf")
 
 
 def test_that_measured_cycles_of_a_chosen_simulator_stand_beside_the_estimated_ones(

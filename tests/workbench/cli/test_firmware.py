@@ -13,6 +13,7 @@ import pytest
 
 from workbench import cli
 from workbench.deploy.emulation.firmware_elf import FirmwareElf
+from workbench.deploy.emulation.proofs import proofs_of
 from workbench.errors import WorkbenchError
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
@@ -114,6 +115,8 @@ def test_that_firmware_is_built_and_proven(tmp_path, capsys):
     assert cli.main(["firmware", "prove", elf, str(PROGRAM), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["verdict"], found["kind"]) == ("proven", "emulated")
+    assert (found["driver"], found["kept"]) == ("0.0.1", True)
+    assert [row.firmware for row in proofs_of(found["program_sha256"])] == ["firmware.elf"]
     assert len(found["jobs"]) == 1
     assert not [check for check in found["checks"] if check["held"] is False]
 

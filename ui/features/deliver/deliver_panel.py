@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import (
     QCheckBox,
     QFrame,
@@ -33,6 +33,7 @@ from workbench.analysis.accuracy import AccuracyResult, mark_words
 from workbench.analysis.answers import Answers
 from workbench.analysis.gate import GateResult, limit_words
 from workbench.deploy.delivery import stated_files
+from workbench.deploy.emulation.proofs import KeptProof, proofs_of_package
 from workbench.deploy.firmware_note import PART_KINDS
 from workbench.errors import Place, WorkbenchError
 from workbench.results import Deliverable, FirmwareStep, PackageResult, PartKind
@@ -218,7 +219,8 @@ class DeliverPanel(ResultPanel):
     panel_id = "deliverables"
 
     def build_frames(self) -> None:
-        self._key: tuple[Path, bool, Answers | None] | None = None
+        # What the shown files are made of; None to show them anew.
+        self._key: tuple[Path, bool, Answers | None, tuple[KeptProof, ...]] | None = None
         self._fits = BoardFitReader(self.context)
         self.frames["package"] = StageFrame("Files", NO_PACKAGE, self._make, self)
         layout = QVBoxLayout(self)
@@ -230,6 +232,11 @@ class DeliverPanel(ResultPanel):
         self._key = None
         if self.has("package"):
             self.show_results()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        # Proofs are kept elsewhere: by the panel Simulator, and by the command line.
+        self._mark("state")
+        super().showEvent(event)
 
     def show_results(self) -> None:
         package = self.read(PackageResult, "package")
@@ -243,7 +250,8 @@ class DeliverPanel(ResultPanel):
         is_program = any(file.name.endswith(".pte") for file in package.value.files)
         self.buttons["inside"].setVisible(is_program)
         self.fit.render_fit(self._fits.read())
-        key = (package.folder, package.current, self.context.answers())
+        proofs = proofs_of_package(package.value.files)
+        key = (package.folder, package.current, self.context.answers(), proofs)
         if key != self._key:
             self._key = key
             self._show_package(package)

@@ -129,7 +129,8 @@ def proof_text(document: dict[str, Any]) -> str:
     """Return a proof as rich text: verdict, findings with remedies, and every check."""
     is_proven = document["verdict"] == "proven"
     title = "Proven" if is_proven else "Not proven"
-    lines = [f"<h3>{title} on an emulated Cortex-M55 with {escape(document['target'])}</h3>"]
+    driver = f", driver {document['driver']}" if document["driver"] else ""
+    lines = [f"<h3>{title} on an emulated Cortex-M55 with {escape(document['target'] + driver)}</h3>"]
     for finding in document["findings"]:
         lines.append(f"<p><b>{escape(finding['message'])}</b><br>{escape(finding['remedy'])}</p>")
     lines.append("<table cellspacing='4'>")

@@ -40,6 +40,7 @@ from ui.shared.theme import Theme
 from ui.shared.wrapping_row import FlowRow
 from ui.state.jobs import Job
 from ui.state.selection import Selected
+from workbench.deploy.emulation.proofs import KeptProof, kept_proof
 from workbench.deploy.simulators.compatibility import Setup, read_runner, runner_for
 from workbench.deploy.simulators.discovery import (
     BoardLink,
@@ -143,6 +144,7 @@ class SimulatorFiles(QWidget):
 
     def _add_emulated(self, grid: QGridLayout, row: int) -> None:
         self.firmware = Label(self)
+        self.firmware.setWordWrap(True)
         self.prove = QPushButton("Prove\u2026", self)
         self.prove.setAccessibleName("Prove firmware")
         self.prove.clicked.connect(self.proof_asked)
@@ -150,11 +152,13 @@ class SimulatorFiles(QWidget):
         for column, part in enumerate(parts):
             grid.addWidget(part, row, column)
 
-    def render_firmware(self, elf: str, *, is_proven: bool | None, has_program: bool) -> None:
-        """Show the firmware that is proved on the emulated board, and its last verdict."""
-        state = {None: "", True: ", proven", False: ", not proven"}[is_proven]
+    def render_firmware(
+        self, elf: str, kept: KeptProof | None, *, has_failed: bool, has_program: bool
+    ) -> None:
+        """Show the firmware that is proved on the emulated board, and its proof or last verdict."""
+        state = f": {kept.short}" if kept is not None else ": not proven" if has_failed else ""
         self.firmware.setText(f"{_short(Path(elf))}{state}" if elf else "no firmware chosen")
-        self.firmware.setToolTip(literal(elf))
+        self.firmware.setToolTip(literal(f"{elf}\n{kept.sentence}" if kept is not None else elf))
         self.prove.setEnabled(has_program)
         self.prove.setToolTip(
             "Run your firmware with Arm's NPU driver under QEMU, and check what it does"
@@ -257,8 +261,8 @@ class SimulatorPanel(ResultPanel):
         self.machine.board_asked.connect(self._on_board_asked)
         self.machine.board_switched.connect(self._on_board_switched)
         self.machine.proof_asked.connect(self._on_proof_asked)
-        # The firmware and the program of the last proof, and whether it is proven.
-        self._proof: tuple[str, Path, bool] | None = None
+        # The firmware and the program of the last try.
+        self._tried: tuple[str, Path] | None = None
         self._build_job = self._running = ""
         self._shown_log: Path | None = None
         # What the shown result is made of; None to show it anew.
@@ -392,12 +396,11 @@ class SimulatorPanel(ResultPanel):
             trace=settings.trace,
         )
         self.machine.render_board(settings.board)
-        program, proof = self._program(), self._proof
-        is_last = proof is not None and proof[:2] == (settings.firmware, program)
+        program = self._program()
+        kept = kept_proof(Path(settings.firmware), program) if settings.firmware and program else None
+        has_failed = kept is None and self._tried == (settings.firmware, program)
         self.machine.render_firmware(
-            settings.firmware,
-            is_proven=proof[2] if proof is not None and is_last else None,
-            has_program=program is not None,
+            settings.firmware, kept, has_failed=has_failed, has_program=program is not None
         )
 
     def _program(self) -> Path | None:
@@ -412,11 +415,11 @@ class SimulatorPanel(ResultPanel):
             return
         dialog = FirmwareDialog(program, project.target.id, load_settings().firmware, self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.proved.connect(lambda elf, is_proven: self._on_proved(elf, program, is_proven))
+        dialog.proved.connect(lambda elf, _: self._on_proved(elf, program))
         dialog.open()
 
-    def _on_proved(self, elf: str, program: Path, is_proven: bool) -> None:
-        self._proof = (elf, program, is_proven)
+    def _on_proved(self, elf: str, program: Path) -> None:
+        self._tried = (elf, program)
         self._change(lambda settings: settings.model_copy(update={"firmware": elf}))
 
     def _on_board_asked(self) -> None:

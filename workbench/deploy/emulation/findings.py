@@ -135,10 +135,17 @@ class Proof:
     """What was seen of firmware on the emulated processor.
 
     ``checked`` are the checks that were made. ``exit_code`` is None if the firmware was ended.
+    ``driver`` is the version of Arm's driver, "" if the firmware does not tell it; ``delegates`` and
+    ``cpu_kernels`` are the numbers of the program's.
     """
 
     target: str
     qemu: str
+    program_sha256: str = ""
+    firmware_sha256: str = ""
+    delegates: int = 0
+    cpu_kernels: int = 0
+    driver: str = ""
     findings: list[Finding] = field(default_factory=list)
     checked: set[str] = field(default_factory=set)
     jobs: list[dict[str, object]] = field(default_factory=list)

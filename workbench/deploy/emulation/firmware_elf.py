@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,7 @@ class Symbol:
 
 
 class FirmwareElf:
-    """Symbols and source lines by address."""
+    """Symbols and source lines by address; ``sha256`` is the digest of the file."""
 
     def __init__(self, path: Path) -> None:
         """Read a file.
@@ -62,6 +63,7 @@ class FirmwareElf:
                 text = f"{path.name} is larger than {_MOST_BYTES:,} bytes."
                 raise failure(text, "", place, code="firmware-too-large")
             with open_regular(path) as file:
+                self.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
                 elf = ELFFile(file)
                 machine, bits = elf["e_machine"], elf.elfclass
                 self._symbols = sorted(_symbols(elf), key=lambda symbol: symbol.start)

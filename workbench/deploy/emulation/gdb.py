@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Core registers by their number in QEMU's target description.
-SP, PC, XPSR = 13, 15, 25
+SP, LR, PC, XPSR = 13, 14, 15, 25
 # Kinds of watchpoints of the protocol.
 WRITES, READS, ACCESSES = 2, 3, 4
 _REPLY_S, _CONNECT_S = 60.0, 5.0
 _MOST_READ, _MOST_WRITTEN = 2032, 1024
+# A called function: its instructions, and the bytes of stack that are put back. IT state of xPSR.
+_MOST_STEPS, _STACK = 100, 256
+_IT_BLOCK = 3 << 25 | 63 << 10
 _PACKET = re.compile(rb"\$([^#]*)#..", re.DOTALL)
 
 
@@ -135,7 +138,7 @@ class Gdb:
         block = status >> 25 & 3 | (status >> 10 & 63) << 2
         if block & 15:
             block = 0 if not block & 7 else block & 0xE0 | block << 1 & 0x1F
-            rest = status & ~(3 << 25 | 63 << 10)
+            rest = status & ~_IT_BLOCK
             self.set_register(XPSR, rest | (block & 3) << 25 | block >> 2 << 10)
         self.set_register(PC, pc + length)
 
@@ -151,6 +154,33 @@ class Gdb:
         self.set_register(0, registers[0])
         self.set_register(PC, pc)
         return value
+
+    def filled_by(self, function: int, size: int) -> bytes | None:
+        """Return what a function writes to the address in its only argument [``size`` bytes].
+
+        The processor is stepped through it without interrupts; registers and stack are put back.
+        None if the function does not return within ``_MOST_STEPS`` instructions, or if the machine
+        is inside an IT block, where no function can be called.
+        """
+        registers, status = self.registers(), self.status()
+        if status & _IT_BLOCK:
+            return None
+        top, pc = registers[SP] & ~7, registers[PC]
+        stack = self.read(top - _STACK, _STACK)
+        place = top - 16
+        for number, value in ((0, place), (SP, place), (LR, pc | 1), (PC, function & ~1)):
+            self.set_register(number, value)
+        has_returned = False
+        for _ in range(_MOST_STEPS):
+            self.step()
+            if has_returned := self.registers()[PC] == pc:
+                break
+        filled = self.read(place, size)
+        self.write(top - _STACK, stack)
+        for number, value in enumerate(registers):
+            self.set_register(number, value)
+        self.set_register(XPSR, status)
+        return filled if has_returned else None
 
     def watch(self, address: int, size: int, kind: int = ACCESSES) -> None:
         """Stop before accesses to memory."""

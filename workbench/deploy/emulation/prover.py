@@ -6,13 +6,12 @@ the instruction is decoded, answered, and passed over. The firmware is not chang
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from workbench.deploy.emulation.findings import Finding, Proof
 from workbench.deploy.emulation.firmware_elf import FirmwareElf
@@ -23,8 +22,7 @@ from workbench.deploy.emulation.qemu import Qemu, qemu_version
 from workbench.deploy.emulation.thumb import decoded
 from workbench.errors import Place, failure
 from workbench.npu.machine import Machine
-from workbench.npu.memory import FAST_SCRATCH, SCRATCH
-from workbench.npu.state import Options
+from workbench.npu.memory import SCRATCH
 from workbench.pte import vela_stream
 from workbench.pte.description import program_bytes
 from workbench.pte.npu_commands import stream_bytes
@@ -69,6 +67,8 @@ _FAULTS = {
     25: "DIVBYZERO",
 }
 _BFARVALID = 15
+# Source: Arm's ethos-u-core-driver, ethosu_driver.h: it fills three bytes: major, minor, patch.
+_VERSION_FUNCTION = "ethosu_get_driver_version"
 _PRIMASK, _BASEPRI = 16, 17
 # The driver's own messages of errors, and those of ExecuTorch.
 _ERRORS = re.compile(r"^(?:E: |E \[|\[ERR|.*\bthe driver ends with an error)")
@@ -114,12 +114,15 @@ def prove(elf: Path, program: Path, board: Board, cancelled: Callable[[], bool] 
             is for another NPU, or QEMU is missing.
     """
     _check(board)
-    delegates = delegates_of(program, board.target)
+    data = _bytes_of(program)
+    delegates = _delegates_in(data, program, board.target)
     board = replace(board, target=delegates[0].target)
     symbols, version = FirmwareElf(elf), qemu_version()
+    digest = hashlib.sha256(data).hexdigest()
+    kernels = len(set(decode(data).method("").kernels))
+    proof = Proof(board.target, version, digest, symbols.sha256, len(delegates), kernels)
     with Qemu(elf.absolute(), arguments=board.arguments, folder=board.folder) as qemu:
-        session = _Session(qemu, symbols, delegates, board, Proof(board.target, version))
-        return session.run(cancelled)
+        return _Session(qemu, symbols, delegates, board, proof).run(cancelled)
 
 
 def _check(board: Board) -> None:
@@ -142,12 +145,19 @@ def delegates_of(program: Path, target: str = "") -> list[Delegate]:
         WorkbenchError: it cannot be read, it has none, or they are for another NPU than ``target``
             ("" takes any).
     """
-    place = Place(kind="file", id=str(program))
+    return _delegates_in(_bytes_of(program), program, target)
+
+
+def _bytes_of(program: Path) -> bytes:
     try:
-        data = program_bytes(program)
+        return program_bytes(program)
     except OSError as error:
         text = f"{program} cannot be read: {error.strerror or error}."
-        raise failure(text, "", place, code="program-unreadable") from error
+        raise failure(text, "", Place(kind="file", id=str(program)), code="program-unreadable") from error
+
+
+def _delegates_in(data: bytes, program: Path, target: str) -> list[Delegate]:
+    place = Place(kind="file", id=str(program))
     parts = [d for d in decode(data).method("").delegates if d.backend == vela_stream.ETHOS_U]
     if not parts:
         raise failure(
@@ -172,18 +182,9 @@ def _delegate(index: int, blob: bytes) -> Delegate:
     machine, blocks = Machine(blob, index=index), vela_stream.blocks(blob)
     payload = bytes(blocks["cmd_data"].data)
     weights = bytes(blocks["weight_data"].data) if "weight_data" in blocks else b""
-    return Delegate(index, blob, payload, stream_bytes(payload), weights, machine, _fast_bytes(machine))
-
-
-def _fast_bytes(machine: Machine) -> int:
-    """Return how much of region 2 the commands use [bytes]; the program does not say it."""
-    uses = any(
-        command.name.endswith("_REGION") and command.parameter == FAST_SCRATCH for command in machine.commands
+    return Delegate(
+        index, blob, payload, stream_bytes(payload), weights, machine, machine.fast_scratch_bytes()
     )
-    if not uses:
-        return 0
-    zeros = [np.zeros(port.bytes, np.uint8) for port in machine.inputs]
-    return machine.run(zeros, Options()).peak.get(FAST_SCRATCH, 0)
 
 
 class _Session:
@@ -286,7 +287,7 @@ class _Session:
             if registers[PC] in self._handlers:
                 self._faulted(registers)
             raise Stopped(answer)
-        self._watch_faults()
+        self._first_access()
         address = int(answer.partition("watch:")[2].split(";")[0], 16)
         if self._guarded and self._guarded[0] <= address < sum(self._guarded):
             self._found("untouched", "Scratch is touched while the NPU runs", registers[PC])
@@ -427,10 +428,17 @@ class _Session:
 
     # --- faults and lost interrupts
 
+    def _first_access(self) -> None:
+        """Stop at faults, and ask for the driver's version, once the NPU is accessed."""
+        if not self._handlers:
+            self._watch_faults()
+        function = self._elf.named(_VERSION_FUNCTION)
+        if function is not None and function.size and not self.proof.accesses:
+            version = self._gdb.filled_by(function.start, 3)
+            self.proof.driver = ".".join(map(str, version or ()))
+
     def _watch_faults(self) -> None:
         """Stop in the handlers of HardFault to UsageFault, once the vector table is set."""
-        if self._handlers:
-            return
         table = self._gdb.word(VTOR)
         words = struct.unpack("<4I", self._gdb.read(table + 12, 16))
         self._handlers = {word & ~1 for word in words if word}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from workbench.deploy.simulators.discovery import Device, Installed, MachineSett
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.files import read_limited
 from workbench.pte.description import describe
+from workbench.pte.program import decode
 from workbench.pte.vela_stream import ETHOS_U
 from workbench.targets.ethos_u.devices import MEMORY_MODES
 
@@ -51,6 +53,17 @@ class Program:
         """The parts that run on the NPU."""
         return [d for d in self.description["delegates"] if d["backend"] == ETHOS_U]
 
+    @cached_property
+    def fast_scratch_bytes(self) -> int:
+        """The most fast memory that a delegate uses [bytes]; 0 if its weights are elsewhere."""
+        if not any(d.get("vela_blocks") and not d["external_blocks"] for d in self.delegates):
+            return 0
+        # Imported late to keep the window's start fast.
+        from workbench.npu.machine import Machine
+
+        parts = [d for d in decode(self.data).method("").delegates if d.backend == ETHOS_U]
+        return max(Machine(part.data).fast_scratch_bytes() for part in parts)
+
     @property
     def memory_mode(self) -> str:
         """The memory mode it was compiled with; "" if unknown."""
@@ -81,17 +94,18 @@ def check(program: Program, runner: RunnerElf, device: Device, input_bytes: int 
     Raises:
         WorkbenchError: they are incompatible; lists every reason.
     """
-    problems = [
-        *_npu(program, device),
-        *_family(runner, device),
-        *_memory_mode(program, runner),
-        *_linked(program, runner),
-        *_whole(program),
-        *_pools(program, runner, input_bytes),
-    ]
+    problems = [*_npu(program, device), *_family(runner, device), *misfits(program, runner, input_bytes)]
     if problems:
         raise WorkbenchError(problems)
-    return list(_notes(program, runner))
+    return list(notes(program, runner))
+
+
+def misfits(program: Program, runner: RunnerElf, input_bytes: int = 0) -> Iterator[ErrorInfo]:
+    """Yield what a program needs and a runner has not, whatever NPU it is for."""
+    yield from _memory_mode(program, runner)
+    yield from _linked(program, runner)
+    yield from _whole(program)
+    yield from _pools(program, runner, input_bytes)
 
 
 def _npu(program: Program, device: Device) -> Iterator[ErrorInfo]:
@@ -168,6 +182,7 @@ def needs(program: Program, input_bytes: int) -> dict[str, int]:
         "method": sum(planned) - fast,
         "planned fast memory": fast,
         "scratch": scratch,
+        "fast scratch": program.fast_scratch_bytes,
         "files": len(program.data) + input_bytes,
     }
 
@@ -188,9 +203,13 @@ def _pools(program: Program, runner: RunnerElf, input_bytes: int) -> Iterator[Er
             )
 
 
-def _notes(program: Program, runner: RunnerElf) -> Iterator[str]:
+def notes(program: Program, runner: RunnerElf) -> Iterator[str]:
+    """Yield what cannot be checked of a program and a runner, or is close to a limit."""
     if not runner.pools:
-        yield "The runner has no symbols: pool sizes and memory mode were not checked."
+        yield (
+            "The runner has no symbols of pools: pool sizes and memory mode were not checked "
+            "(stripped, or pools of other names)."
+        )
     if not runner.families:
         yield "The NPU that the runner was built for is unknown."
     elif len(runner.families) > 1:
@@ -213,7 +232,9 @@ ARM = 40
 _MAX_RUNNER_BYTES = 256 << 20
 _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "64-bit Arm", 243: "RISC-V"}
 _SECTION, _SYMBOL, _SYMBOL_TABLE = struct.Struct("<10I"), struct.Struct("<IIIBBH"), 2
-_POOLS = {
+# Sections that are loaded (SHF_ALLOC), and those without bytes in the file (SHT_NOBITS).
+_ALLOCATED, _WITHOUT_BYTES = 2, 8
+POOL_SYMBOLS = {
     "method_allocation_pool": "method",
     "temp_allocation_pool": "scratch",
     "input_file_allocation_pool": "files",
@@ -265,13 +286,34 @@ class RunnerElf:
         """Whether the NPU has a dedicated SRAM; None if unknown."""
         return "fast scratch" in self.pools if self.pools else None
 
+    @cached_property
+    def _loaded(self) -> bytes:
+        """What is loaded: no symbols, no debug information, which have names of types."""
+        parts = [
+            self.data[section[4] : section[4] + section[5]]
+            for section in _sections(self.data)
+            if section[2] & _ALLOCATED and section[1] != _WITHOUT_BYTES
+        ]
+        return b"\0".join(parts) or self.data
+
     def links(self, name: str) -> bool:
-        """Return whether it contains a kernel or backend of this name."""
-        return name.encode() + b"\0" in self.data
+        """Return whether it contains a kernel or backend of this name.
+
+        The runtime registers both by their names. A program in the runner names them too, as
+        strings of FlatBuffers, which have their length before them: these do not count.
+        """
+        text = name.encode()
+        length = struct.pack("<I", len(text))
+        places = (match.start() for match in re.finditer(re.escape(text) + b"\0", self._loaded))
+        return any(self._loaded[max(at - 4, 0) : at] != length for at in places)
 
 
-def read_runner(path: Path) -> RunnerElf:
+def read_runner(path: Path, symbols: Mapping[str, str] = POOL_SYMBOLS) -> RunnerElf:
     """Return the description of a runner.
+
+    Args:
+        path: The linked runner.
+        symbols: The kind of pool of each symbol; by default those of ExecuTorch's runner.
 
     Raises:
         WorkbenchError: the file is missing, not an ELF, damaged, or not for a Cortex-M.
@@ -302,18 +344,25 @@ def read_runner(path: Path) -> RunnerElf:
             code="runner-wrong-architecture",
         )
     try:
-        return RunnerElf(path, data, _runner_elf_pools(data))
+        return RunnerElf(path, data, _runner_elf_pools(data, symbols))
     except (struct.error, IndexError) as error:
         raise _wrong(
             path, "is truncated or damaged", "Build or copy it again.", code="runner-damaged"
         ) from error
 
 
-def _runner_elf_pools(data: bytes) -> dict[str, int]:
+def _sections(data: bytes) -> list[tuple[int, ...]]:
+    """Return the section headers of an ELF file; none if it has none."""
+    if data[:4] != b"\x7fELF":
+        return []
     offset, size, count = (struct.unpack_from("<I", data, 32)[0], *struct.unpack_from("<HH", data, 46))
     if not offset or size != _SECTION.size:
-        return {}
-    sections = [_SECTION.unpack_from(data, offset + i * size) for i in range(count)]
+        return []
+    return [_SECTION.unpack_from(data, offset + i * size) for i in range(count)]
+
+
+def _runner_elf_pools(data: bytes, names_of_pools: Mapping[str, str]) -> dict[str, int]:
+    sections = _sections(data)
     pools: dict[str, int] = {}
     for section in sections:
         if section[1] != _SYMBOL_TABLE:
@@ -323,10 +372,10 @@ def _runner_elf_pools(data: bytes) -> dict[str, int]:
         table = data[section[4] : section[4] + section[5]]
         if len(table) != section[5] or len(names) != texts[5]:
             raise IndexError
-        wanted = {names.find(b"\0" + name.encode() + b"\0") + 1: name for name in _POOLS}
+        wanted = {names.find(b"\0" + name.encode() + b"\0") + 1: name for name in names_of_pools}
         for at, _, length, *_ in _SYMBOL.iter_unpack(table):
             if at and at in wanted:
-                pools[_POOLS[wanted[at]]] = length
+                pools[names_of_pools[wanted[at]]] = length
     return pools
 
 

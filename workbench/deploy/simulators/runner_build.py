@@ -195,6 +195,8 @@ class Build:
             given = {**_GIVEN, "scratch": _GIVEN_DEDICATED if dedicated else _GIVEN["scratch"]}
         wanted = needs(self.program, sum(self.program.input_bytes))
         wanted["method"] = self.program.description["memory"]["method_pool_bytes"]
+        # The build takes it from the memory mode.
+        del wanted["fast scratch"]
         if self.wanted == "embedded":
             wanted["files"] = sum(self.program.input_bytes)
         if self.wanted == "address":

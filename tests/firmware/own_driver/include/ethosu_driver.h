@@ -15,6 +15,11 @@ struct ethosu_driver {
   volatile uint32_t status;
 };
 
+struct ethosu_driver_version {
+  uint8_t major, minor, patch;
+};
+
+void ethosu_get_driver_version(struct ethosu_driver_version *version);
 int ethosu_init(struct ethosu_driver *driver, void *base, const void *fast, size_t fast_bytes,
                 uint32_t secure, uint32_t privileged);
 int ethosu_invoke_v3(struct ethosu_driver *driver, const void *payload, int bytes, uint64_t *bases,

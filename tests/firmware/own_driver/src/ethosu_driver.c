@@ -21,6 +21,12 @@ __attribute__((weak)) unsigned int ethosu_config_select(uint64_t address, int in
   return index == 1 || index == 2 ? 0 : 3;
 }
 
+void ethosu_get_driver_version(struct ethosu_driver_version *version) {
+  version->major = ETHOSU_DRIVER_VERSION_MAJOR;
+  version->minor = ETHOSU_DRIVER_VERSION_MINOR;
+  version->patch = ETHOSU_DRIVER_VERSION_PATCH;
+}
+
 int ethosu_init(struct ethosu_driver *driver, void *base, const void *fast, size_t fast_bytes,
                 uint32_t secure, uint32_t privileged) {
   driver->registers = base;

@@ -118,7 +118,8 @@ class Planned(Program):
 
 def test_that_the_third_planned_memory_is_the_fast_one():
     """ExecuTorch's runner takes the memory with the id 3, and ids begin at 1, from a fast pool."""
-    assert needs(Planned([10, 20]), 0) == {"method": 30, "planned fast memory": 0, "scratch": 0, "files": 0}
+    none = {"planned fast memory": 0, "scratch": 0, "fast scratch": 0, "files": 0}
+    assert needs(Planned([10, 20]), 0) == {"method": 30, **none}
     assert needs(Planned([10, 20, 5, 1]), 0)["planned fast memory"] == 5
     assert needs(Planned([10, 20, 5, 1]), 0)["method"] == 31
 
@@ -128,6 +129,18 @@ def test_that_delegates_share_the_scratch_pool_and_files_lie_beside_each_other()
     assert needs(program, 30)["scratch"] == 9
     assert needs(program, 30)["files"] == 35
     assert needs(Planned([], delegates=({},)), 0)["scratch"] == 0
+
+
+def test_that_the_pool_of_fast_scratch_holds_what_the_npu_uses(bench):
+    program = Program("net", bench.program("u65").read_bytes())
+    used = needs(program, 0)["fast scratch"]
+    assert used > 0
+    check_fit(
+        program, read_runner(bench.runner("u65", pools={"fast scratch": used})), device_of("ethos-u65-256")
+    )
+    small = read_runner(bench.runner("u65", pools={"fast scratch": used - 1}))
+    with refused("runner-pool-too-small"):
+        check_fit(program, small, device_of("ethos-u65-256"))
 
 
 def bare(pools, data=b""):
