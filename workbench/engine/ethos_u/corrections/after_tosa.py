@@ -373,7 +373,7 @@ def _computed_as_rows(graph: fx.Graph, node: fx.Node) -> None:
     value: Any = node.args[0]
     shape = [*value.meta["val"].shape]
     with graph.inserting_before(node):
-        flat = reshaped(graph, value, [1, shape[0] * shape[1], *shape[2:]])
+        flat = reshaped(graph, value, [1, math.prod(shape[:-2]), *shape[-2:]])
     node.replace_input_with(value, flat)
     # The 32 bits of a table of 16-bit values are taken back before the shape.
     is_wide = node.target == TOSA.TABLE.default and value.meta["val"].dtype == torch.int16
@@ -546,10 +546,12 @@ def _loses_rows(node: fx.Node) -> bool:
     """Return whether all batches but the first of a clamp or function are lost."""
     value: Any = node.args[0]
     shape = value.meta["val"].shape
-    if len(shape) != IMAGE_RANK or shape[0] == 1:
+    if math.prod(shape[: 1 - IMAGE_RANK]) == 1:
         return False
-    if source_of(value, _IN_PLACE[2:]).target in _SUMS_AND_MAXIMA:
+    if source_of(value, _IN_PLACE[1:]).target in _SUMS_AND_MAXIMA:
         return True
+    if len(shape) != IMAGE_RANK:
+        return False
     if node.target != TOSA.CLAMP.default:
         is_row = tuple(shape[1:3]) == (1, 1)
         return is_row and source_of(value, _IN_PLACE[2:]).target in _CONVOLUTIONS
