@@ -180,6 +180,15 @@ def summed_rows():
     return _made(run, (1, 6, 8), nn.Linear(8, 8), nn.Linear(8, 8))
 
 
+def squares_of_repeated():
+    """The mean of squares of rows that are repeated, whose dimensions are joined."""
+
+    def run(x, conv):
+        return functional.interpolate(conv(x), scale_factor=2).square().mean(-1)
+
+    return _made(run, (1, 3, 16), nn.Conv1d(3, 8, 3, padding=1))
+
+
 def functions_of_anchors():
     """A function of a convolution in the shape of rows, columns and anchors, as in detectors."""
 
