@@ -55,8 +55,9 @@ RELEASES: tuple[Release, ...] = (
         "56 of networks that Vela compiles wrongly without corrections. The samples digits, motions, "
         "detector, anomaly_detection and mobilenet_v2 are right in each. With torch 2.15.0 all "
         "corrections are on, 70 of 70 programs of their networks are right, with the SQNR of the "
-        "built-in set, and the programs of the five samples are equal byte for byte. It is not accelerated: stages run at the speed of the tools. The index has it "
-        "with CUDA alone; it was run on the CPU, with CUDA's libraries replaced by empty ones.",
+        "built-in set, and the programs of the five samples are equal byte for byte. "
+        "It is not accelerated: stages run at the speed of the tools. "
+        "The index has it with CUDA alone; it was run on the CPU, with CUDA's libraries replaced by empty ones.",
     ),
     Release(
         "1.4.1",
@@ -69,7 +70,8 @@ RELEASES: tuple[Release, ...] = (
         remarks="Not accelerated: stages run at the speed of the tools. 104 of 104 programs of 26 "
         "networks were right, within 1 dB of 1.5.1; the median has 4 % more cycles. Of 70 programs of "
         "the corrections' networks 69 are right; one cannot be compiled (see the faults of the "
-        "compiler). Right are 56 of networks that Vela compiles wrongly without corrections, and the same five samples.",
+        "compiler). Right are 56 of networks that Vela compiles wrongly without corrections, "
+        "and the same five samples.",
     ),
 )
 # Releases that cannot run, or were not tried, and why.
