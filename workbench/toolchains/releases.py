@@ -57,7 +57,7 @@ RELEASES: tuple[Release, ...] = (
         "corrections are on, 70 of 70 programs of their networks are right, with the SQNR of the "
         "built-in set, and the programs of the five samples are equal byte for byte. "
         "It is not accelerated: stages run at the speed of the tools. "
-        "The index has it with CUDA alone; it was run on the CPU, with CUDA's libraries replaced by empty ones.",
+        "The index has it with CUDA alone; it ran on the CPU with stand-ins for CUDA's libraries.",
     ),
     Release(
         "1.4.1",
