@@ -109,12 +109,14 @@ ROWS: tuple[Row, ...] = (
     *_rows("zeros_for_transposed", f"{_CORRECTED}transposed", **_WIDE),
     *_rows("sums_in_8_bits", f"{_CORRECTED}cumulated", **_WIDE),
     *_rows("folded_constants", f"{_CORRECTED}positions"),
-    *_rows("own_weights", f"{_CORRECTED}called_twice"),
+    *_rows("own_weights", f"{_CORRECTED}called_twice", f"{_CORRECTED}scaled_second_call"),
     *_rows("foldable_norms", f"{_CORRECTED}normed_beside"),
     *_rows("plain_operators", f"{_CORRECTED}plain_operators"),
     *_rows("minima_from_maxima", f"{_CORRECTED}least"),
     *_rows("drop_reductions_of_one", f"{_CORRECTED}most_of_one"),
     *_rows("one_table_in_chain", f"{_CORRECTED}two_tables", **_WIDE, device=U85),
+    # ExecuTorch 1.4 alone needs it: with the program's own nothing is changed.
+    *_rows("sums_of_one_dimension", f"{_DELEGATE}squares_of_repeated"),
     *_rows("outputs_kept", f"{_DELEGATE}pooled_and_turned"),
     *_rows("clamps_from_hardtanh", f"{_PASS}clipped"),
     *_rows("constants_rearranged", f"{_CORRECTED}normed_image"),
@@ -131,9 +133,18 @@ ROWS: tuple[Row, ...] = (
     *_rows("clamps_over_rows", f"{_DELEGATE}clamped_batch", device=U65),
     *_rows("clamps_over_rows", f"{_DELEGATE}summed_rows", device=U85),
     *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_anchors"),
+    *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_gated_anchors"),
+    *_rows("clamps_over_rows", f"{_DELEGATE}anchors_joined_again", device=U65),
+    *_rows("clamps_over_rows", f"{_DELEGATE}softmax_of_groups"),
     *_rows("activations_before_layouts", f"{_DELEGATE}function_of_flipped", device=U85),
-    *_rows("activations_before_layouts", f"{_DELEGATE}detector_rows"),
     *_rows("activations_before_layouts", f"{_DELEGATE}detector_rows", **_WIDE, device=U85),
+    *_rows(
+        "activations_before_layouts",
+        *(
+            f"{_DELEGATE}{name}"
+            for name in ("detector_rows", "functions_of_rows_of_images", "padded_function_of_turned")
+        ),
+    ),
     *_rows("tables_before_pools", f"{_DELEGATE}pooled_functions"),
     *_rows("tables_before_pools", f"{_DELEGATE}pooled_functions", device=U85),
     *_rows("types_of_choices", f"{_DELEGATE}chosen_beside_function", device=U85),

@@ -180,6 +180,15 @@ def summed_rows():
     return _made(run, (1, 6, 8), nn.Linear(8, 8), nn.Linear(8, 8))
 
 
+def squares_of_repeated():
+    """The mean of squares of rows that are repeated, whose dimensions are joined."""
+
+    def run(x, conv):
+        return functional.interpolate(conv(x), scale_factor=2).square().mean(-1)
+
+    return _made(run, (1, 3, 16), nn.Conv1d(3, 8, 3, padding=1))
+
+
 def functions_of_anchors():
     """A function of a convolution in the shape of rows, columns and anchors, as in detectors."""
 
@@ -213,6 +222,24 @@ def functions_of_gated_anchors():
 def function_of_sums():
     """A function of sums over a batch of images."""
     return _made(lambda x: torch.tanh(x.sum(1, keepdim=True)), (3, 6, 6, 12))
+
+
+def softmax_of_groups():
+    """A softmax over a dimension of five, as kernels that are computed for each place have it."""
+
+    def run(x, conv):
+        return conv(x).view(1, 2, 4, 8, 8).softmax(2)
+
+    return _made(run, _IMAGE, _conv(8))
+
+
+def function_of_grouped_sums():
+    """A function of sums of five dimensions, whose dimension is left out."""
+
+    def run(x, conv):
+        return torch.tanh(conv(x).view(2, 2, 2, 8, 8).sum(3))
+
+    return _made(run, _IMAGE, _conv(8))
 
 
 def function_of_largest():

@@ -9,7 +9,8 @@ from executorch.backends.arm._passes.quant_args import QuantArgs
 
 from tests.engine.in_process import CALIBRATED, project
 from tests.for_each import for_each
-from workbench.engine.ethos_u.corrections.int16_tables import NOISE_OF_VALUES, windows_of
+from workbench.engine.ethos_u.corrections import int16_tables
+from workbench.engine.ethos_u.corrections.int16_tables import NOISE_OF_VALUES, first_table, windows_of
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 
@@ -136,6 +137,36 @@ def test_that_less_noise_of_the_program_asks_for_more_tables():
     exponential = torch.exp, grid(30 / 32767), grid(STEP)
     assert windows_of(*exponential)[0] == []
     assert windows_of(*exponential, NOISE_OF_VALUES)[0]
+
+
+# Functions whose values do not end where the grid of the output does.
+ENDING = [
+    ("reciprocal of a sum", lambda x: 1 / x, 10 / 32767, 2.0**-15),
+    ("exp of a softmax", lambda x: torch.exp(x - 8), 8 / 32767, 1 / 32767),
+]
+
+
+def stock_of_1_4(function, into, out):
+    """Return the table as ExecuTorch 1.4.1 makes it: its last two values are the same."""
+
+    def flat(values):
+        values[-1] = values[-2]
+        return function(values)
+
+    return InsertTableOpsPass.generate_16_bit_table_values(flat, into, out)
+
+
+@for_each("name, function, into, out", ENDING)
+def test_that_the_last_value_of_a_table_is_beyond_the_grid(monkeypatch, name, function, into, out):
+    full = [QuantArgs(scale=step, zp=0, qmin=-32768, qmax=32767, dtype=torch.int16) for step in (into, out)]
+    stock = InsertTableOpsPass.generate_16_bit_table_values(function, *full)[0]
+    assert torch.equal(first_table(function, *full)[0], stock), name
+    monkeypatch.setattr(int16_tables, "_STOCK", stock_of_1_4)
+    table, shift = first_table(function, *full)
+    beyond = float(function(torch.tensor(32768 * into, dtype=torch.float64))) / out
+    assert shift == -7, name
+    assert abs(int(table[-1]) - min(beyond, 32767)) <= 0.5, name
+    assert torch.equal(table[:-1], stock[:-1]), name
 
 
 def noise(function, into, out, given=None):

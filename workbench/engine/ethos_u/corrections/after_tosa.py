@@ -26,6 +26,8 @@ from .tosa_nodes import (
     IMAGE_RANK,
     TOSA,
     copied_before,
+    flattened,
+    image_of,
     padded_image,
     redirect,
     reshaped,
@@ -56,6 +58,32 @@ _SUMS_AND_MAXIMA = (
     _EDGE.amin.default,
 )
 _READING_SLICES = (TOSA.TRANSPOSE_CONV2D.default, TOSA.MATMUL.default, *_SUMS_AND_MAXIMA)
+
+
+def sums_of_one_dimension(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Sum over one dimension at a time.
+
+    Fault: ExecuTorch 1.4.1 moves a reshape behind a sum, which then sums all dimensions that the
+        reshape had joined. TOSA sums one dimension, and only the first is written, with the shape
+        of a sum over all: Vela computes wrong values.
+    Instead: There is a sum for each of the dimensions.
+    Right because: Integers of 32 bits have the same sum in any order.
+    Network: interpolate(conv1d(x), scale_factor=2).square().mean(-1) in a8w8 for U55
+    Tools: executorch 1.4.1, ethos-u-vela 5.1.0
+    """
+    del delegate
+    for node in graph.find_nodes(op="call_function", target=_EDGE.sum.dim_IntList):
+        value, (*axes, last), *rest = node.args
+        for axis in axes:
+            held = value.meta["val"]
+            shape = [*held.shape]
+            shape[axis] = 1
+            with graph.inserting_before(node):
+                value = graph.call_function(node.target, (value, [axis], *rest), node.kwargs)
+            value.meta = {**node.meta, "val": held.new_empty(shape)}
+        if axes:
+            node.args = (value, [last], *rest)
+            yield node.name
 
 
 def outputs_kept(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
@@ -168,7 +196,7 @@ def slices_flattened(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             continue
         value, starts, sizes = node.args
         shape, part = [*value.meta["val"].shape], [*node.meta["val"].shape]
-        flat = _flattened(shape, starts.meta["val"], part)
+        flat = flattened(shape, starts.meta["val"], part)
         if len(shape) <= IMAGE_RANK or len(flat[0]) > IMAGE_RANK:
             continue
         with graph.inserting_before(node):
@@ -404,22 +432,6 @@ def _loses_its_offset(value: fx.Node) -> bool:
     )
 
 
-def _flattened(shape: list[int], starts: list[int], part: list[int]) -> tuple[list[int], ...]:
-    """Return shape, starts and sizes of a slice in as few dimensions as it can be taken in."""
-    joined = [[1, 0, 1]]
-    for size, start, taken in zip(shape, starts, part, strict=True):
-        if size == taken == 1:
-            continue
-        if size == taken and joined[-1][0] == joined[-1][2]:
-            joined[-1] = [joined[-1][0] * size, 0, joined[-1][2] * taken]
-        else:
-            joined.append([size, start, taken])
-    if len(joined) > 1 and joined[0][0] == 1:
-        del joined[0]
-    flat, begins, sizes = map(list, zip(*joined, strict=True))
-    return flat, begins, sizes
-
-
 def _is_repeated_in_a_chain(value: fx.Node) -> bool:
     """Return whether an operator behind another one on elements repeats a slice that it reads."""
     for reader in value.users:
@@ -444,15 +456,9 @@ def _is_convolved_in_other_images(value: fx.Node) -> bool:
             readers.extend(reader.users)
         elif reader.target in _WINDOWED:
             source: Any = reader.args[0]
-            if _image_of(source) != _image_of(value):
+            if image_of(source) != image_of(value):
                 return True
     return False
-
-
-def _image_of(value: fx.Node) -> tuple[int, ...]:
-    """Return the shape of a tensor with at least four dimensions, as Vela takes it."""
-    shape = tuple(value.meta["val"].shape)
-    return (*[1] * (IMAGE_RANK - len(shape)), *shape)
 
 
 def _reads_wrongly(reader: fx.Node) -> bool:
@@ -564,7 +570,7 @@ def _is_in_other_images(value: fx.Node) -> bool:
         return False
     maker = source_of(value, _IN_PLACE[1:])
     is_computed = maker.op == "call_function" and maker.target not in _NOT_IN_OTHER_IMAGES
-    return is_computed and _image_of(maker) != _image_of(value)
+    return is_computed and image_of(maker) != image_of(value)
 
 
 def _joins_rows(node: fx.Node, value: fx.Node) -> bool:

@@ -84,20 +84,38 @@ def _stock(function: Any, into: Any, out: Any) -> tuple[torch.Tensor, int]:
 _ENTRIES, _NO_SHIFT = 513, -7
 
 
+def _reaching(function: Any, into: Any) -> Any:
+    """Return a function of a table's 513 inputs whose last input is the first code beyond the grid.
+
+    TOSA interpolates the last 128 codes towards it. ExecuTorch 1.5.1 computes the same input.
+    """
+    if into.dtype is not torch.int16 or into.qmax != _CODES - 1:
+        return function
+    beyond = (_CODES - into.get_zp_per_tensor()) * into.get_scale_per_tensor()
+
+    def reaching(values: torch.Tensor) -> torch.Tensor:
+        values = values.clone()
+        values[-1] = beyond
+        return function(values)  # type: ignore[no-any-return]
+
+    return reaching
+
+
 def first_table(
     function: Any, into: Any, out: Any, noise: float = NOISE_OF_WEIGHTS
 ) -> tuple[torch.Tensor, int]:
-    """Return stock's table of a function with its shift, or one of half the precision.
+    """Return the table of a function with its shift, or one of half the precision.
 
-    The values of stock's table end where the grid of the output ends, so that the line to the first
-    value beyond is too flat. With half the precision they reach twice as far, which costs an
-    operation: it is taken only where it gains.
+    It is stock's table with the value beyond the last code. The values of stock's table end where
+    the grid of the output ends, so that the line to the first value beyond is too flat. With half
+    the precision they reach twice as far, which costs an operation: it is taken only where it gains.
     """
-    table, shift = _stock(function, into, out)
+    entries = _reaching(function, into)
+    table, shift = _stock(entries, into, out)
     if out.dtype is not torch.int16:
         return table, shift
     room = {"qmin": 2 * out.qmin, "qmax": 2 * out.qmax, "dtype": torch.int32}
-    wide, more = _stock(function, into, out._replace(**room))
+    wide, more = _stock(entries, into, out._replace(**room))
     curve = _curve(function, into, out)
     flat, reaching = (
         curve.noise(_read(given, curve.codes, 2.0**by).clamp(out.qmin, out.qmax))
@@ -213,12 +231,14 @@ def fine_tables() -> Iterator[list[str]]:
 
     Fault: A 16-bit function has 513 values with straight lines between them. Functions that bend
         within 128 codes, such as rsqrt of a norm or exp behind a mask, differ by thousands of steps
-        from the quantized model. The values of a table end where the grid of its output ends, so
-        that the line to the first value beyond is too flat: up to 40 steps in softmax.
+        from the quantized model. With ExecuTorch 1.4.1 the last line is flat: up to 16 steps in
+        softmax. The values of a table end where the grid of its output ends, so that the line to
+        the first value beyond is too flat: up to 40 steps in softmax.
     Instead: Such a table has half the precision and twice the reach. Where one table departs by
         more than 32 steps, up to four further tables over windows of codes add the difference. Both
         cost cycles, and are applied where they gain 1 dB or more over the noise that 8-bit weights
-        leave anyway (53 dB below the values; 85 dB where there are none).
+        leave anyway (53 dB below the values; 85 dB where there are none). The last line ends at the
+        value beyond the last code.
     Right because: In its window a further table has a value for every code, or for every few;
         outside it is zero. The program is compared with the quantized model as ever.
     Network: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) in a16w8
@@ -235,7 +255,7 @@ def fine_tables() -> Iterator[list[str]]:
         windows_by_node = {node: _windows(self, node, noise) for node in list(graph_module.graph.nodes)}
         added = [_add(self, node, windows) for node, windows in windows_by_node.items() if windows]
         for node, windows in windows_by_node.items():
-            refined.extend([node.name] * (len(windows) or _reaches(self, node, noise)))
+            refined.extend([node.name] * (len(windows) or _is_changed(self, node, noise)))
         result = stock(self, graph_module)
         if added:
             # The nodes that were added have no values yet.
@@ -267,10 +287,13 @@ def _noise_of(graph: fx.Graph) -> float:
     return NOISE_OF_WEIGHTS if has_bytes else NOISE_OF_VALUES
 
 
-def _reaches(tables: Any, node: fx.Node, noise: float) -> bool:
-    """Return whether the first table of a node reaches beyond the grid of its output."""
+def _is_changed(tables: Any, node: fx.Node, noise: float) -> bool:
+    """Return whether the first table of a node has other values than stock's."""
     given = _function_of(tables, node)
-    return given is not None and first_table(*given, noise)[1] != _stock(*given)[1]
+    if given is None:
+        return False
+    (table, shift), (stock, by) = first_table(*given, noise), _stock(*given)
+    return shift != by or not torch.equal(table, stock)
 
 
 def _function_of(tables: Any, node: fx.Node) -> tuple[Any, Any, Any] | None:

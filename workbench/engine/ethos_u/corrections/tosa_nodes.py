@@ -65,6 +65,28 @@ def reshaped(graph: fx.Graph, value: fx.Node, shape: list[int]) -> fx.Node:
     return node
 
 
+def image_of(value: fx.Node) -> tuple[int, ...]:
+    """Return the shape of a tensor with at least four dimensions, as Vela takes it."""
+    shape = tuple(value.meta["val"].shape)
+    return (*[1] * (IMAGE_RANK - len(shape)), *shape)
+
+
+def flattened(shape: list[int], starts: list[int], part: list[int]) -> tuple[list[int], ...]:
+    """Return shape, starts and sizes of a slice in as few dimensions as it can be taken in."""
+    joined = [[1, 0, 1]]
+    for size, start, taken in zip(shape, starts, part, strict=True):
+        if size == taken == 1:
+            continue
+        if size == taken and joined[-1][0] == joined[-1][2]:
+            joined[-1] = [joined[-1][0] * size, 0, joined[-1][2] * taken]
+        else:
+            joined.append([size, start, taken])
+    if len(joined) > 1 and joined[0][0] == 1:
+        del joined[0]
+    flat, begins, sizes = map(list, zip(*joined, strict=True))
+    return flat, begins, sizes
+
+
 def source_of(value: fx.Node, passed: tuple[Any, ...]) -> fx.Node:
     """Return the operator behind others that only pass its elements on."""
     while value.target in passed:
