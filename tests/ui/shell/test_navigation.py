@@ -16,7 +16,7 @@ from workbench.project.model import Project
 SHOWN = ("engine", "project", "pipeline", "targets", "studies", "deploy", "history")
 OPTION = re.compile(r'Place\(\s*kind="option",\s*id=f?"([a-z_]+)')
 # Arguments of commands and functions, which the window gives itself.
-ARGUMENTS = {"inputs", "scheduler", "preprocess", "fail", "file"}
+ARGUMENTS = {"inputs", "scheduler", "preprocess", "fail", "file", "prompt"}
 
 
 def named_options():

@@ -351,8 +351,8 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
         tensor, it joins a convolution, a transpose and the activation too: it splits the channels,
         computes the first of them twice, and reads weights beyond their end. On all devices an
         8-bit activation is joined with a transpose of five dimensions, or of several images, which
-        Vela computes in steps, and is written to wrong places; so is a 16-bit one for U85, and one
-        on a U55 or U65 that is joined or padded.
+        Vela computes in steps, and is written to wrong places; so is a 16-bit one for U85, and a
+        table on a U55 or U65 that is joined or padded.
     Instead: The second activation comes before the change of layout. Behind a transpose of five
         dimensions or several images the result is copied first, which costs the cycles of the copy.
     Right because: An activation works on each element alone. The copy is a maximum over windows of
@@ -367,12 +367,12 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
         if node.target not in _ACTIVATIONS:
             continue
         value: Any = node.args[0]
-        is_written_in_steps = value.meta["val"].dtype == torch.int8 or not delegate.is_u55
-        is_lost = is_written_in_steps and _is_behind_deep_layout(value)
-        if is_lost and (copied := copied_before(graph, value, node)):
+        is_in_steps = value.meta["val"].dtype == torch.int8 or not delegate.is_u55
+        is_turned = not delegate.is_u55 or (node.target == TOSA.TABLE.default and _is_joined(node))
+        if is_in_steps and _is_behind_deep_layout(value) and (copied := copied_before(graph, value, node)):
             node.replace_input_with(value, copied)
             yield node.name
-        elif (not delegate.is_u55 or _is_joined(node)) and _moved_before_layouts(graph, node):
+        elif is_turned and _moved_before_layouts(graph, node):
             yield node.name
 
 
