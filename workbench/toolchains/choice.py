@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -68,13 +69,16 @@ def warnings_of(project: Project) -> Iterator[ErrorInfo]:
 def nearest(wanted: str) -> str:
     """Return the toolchain of this machine whose versions are nearest to a text of versions.
 
+    Those whose interpreter is gone do not count.
+
     Args:
         wanted: As ``title_of`` writes it; ExecuTorch counts more than torch, and that than Vela.
 
     Returns:
         Its name; "" for the program's own.
     """
-    known = {"": tool_versions(), **{name: t.probed.versions for name, t in toolchains().items()}}
+    there = {name: each for name, each in toolchains().items() if os.path.exists(each.python)}
+    known = {"": tool_versions(), **{name: each.probed.versions for name, each in there.items()}}
     return max(known, key=lambda name: _equal_parts(title_of(known[name]), wanted))
 
 

@@ -40,6 +40,16 @@ def test_that_a_missing_toolchain_blocks_and_says_what_the_project_was_made_with
     assert "toolchain=other" in info.hint
 
 
+def test_that_a_toolchain_that_was_deleted_is_not_offered(environment):
+    python = environment()
+    registry.add("sdk", python)
+    versions = registry.title_of(registry.toolchains()["sdk"].probed.versions)
+    Path(python).unlink()
+    (info,) = choice.problems(edits.set_toolchain(make_project(), "sdk", versions))
+    assert "toolchain=sdk" not in info.hint
+    assert choice.nearest(versions) == ""
+
+
 @pytest.mark.parametrize(
     ("wanted", "name"),
     [
