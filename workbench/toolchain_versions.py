@@ -22,7 +22,7 @@ PROVE = "python -m workbench.engine.selftest"
 # Proven byte for byte by tests/engine/acceleration, slow tests included.
 PROVEN: tuple[dict[str, str], ...] = tuple(
     {"python": python, "torch": torch, "torchao": "0.18.0", "executorch": "1.5.1"}
-    for python, torch in (("3.11", "2.13.0"), ("3.12", "2.13.0"), ("3.11", "2.14.1"))
+    for python, torch in (("3.11", "2.13.0"), ("3.12", "2.13.0"), ("3.11", "2.14.1"), ("3.11", "2.15.0"))
 )
 
 _SAME, _DIFFERENT = b"same", b"different"
