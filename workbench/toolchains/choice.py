@@ -77,8 +77,10 @@ def nearest(wanted: str) -> str:
     Returns:
         Its name; "" for the program's own.
     """
-    there = {name: each for name, each in toolchains().items() if os.path.exists(each.python)}
-    known = {"": tool_versions(), **{name: each.probed.versions for name, each in there.items()}}
+    known = {"": tool_versions()}
+    for name, toolchain in toolchains().items():
+        if os.path.exists(toolchain.python):
+            known[name] = toolchain.probed.versions
     return max(known, key=lambda name: _equal_parts(title_of(known[name]), wanted))
 
 
