@@ -134,6 +134,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("clamps_over_rows", f"{_DELEGATE}summed_rows", device=U85),
     *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_anchors"),
     *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_gated_anchors"),
+    *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_grouped_means"),
     *_rows("clamps_over_rows", f"{_DELEGATE}anchors_joined_again", device=U65),
     *_rows("clamps_over_rows", f"{_DELEGATE}softmax_of_groups"),
     *_rows("activations_before_layouts", f"{_DELEGATE}function_of_flipped", device=U85),
@@ -142,7 +143,12 @@ ROWS: tuple[Row, ...] = (
         "activations_before_layouts",
         *(
             f"{_DELEGATE}{name}"
-            for name in ("detector_rows", "functions_of_rows_of_images", "padded_function_of_turned")
+            for name in (
+                "detector_rows",
+                "functions_of_rows_of_images",
+                "functions_of_heads",
+                "padded_function_of_turned",
+            )
         ),
     ),
     *_rows("tables_before_pools", f"{_DELEGATE}pooled_functions"),
@@ -152,10 +158,12 @@ ROWS: tuple[Row, ...] = (
     *_rows("static_sizes", f"{_PASS}selected_deviation"),
     *_rows("negations_rescaled", f"{_DELEGATE}negated_largest"),
     *_rows("layouts_moved_to_values", f"{_DELEGATE}number_minus_value"),
+    *_rows("views_behind_slices", f"{_DELEGATE}products_of_heads"),
+    *_rows("joins_of_one_value", f"{_DELEGATE}grey_as_colours"),
     *_rows("repeated_pixels", f"{_DELEGATE}single_mean_spread", **_WIDE),
     *_rows("repeated_pixels", f"{_DELEGATE}mean_spread"),
     *_rows("clamps_before_transposes", f"{_CORRECTED}clamped_and_joined"),
-    *_rows("written_out_cells", f"{_CORRECTED}cells"),
+    *_rows("written_out_cells", f"{_CORRECTED}cells", f"{_CORRECTED}projected_lstm"),
     *_rows("linears_from_addmm", f"{_CORRECTED}product_and_bias"),
     *_rows("scalars_beside_parameters", f"{_CORRECTED}scaled_bias"),
     *_rows("pool_zero_points", f"{_PASS}halves", device=U85),

@@ -263,6 +263,18 @@ def cells():
 
 
 @seeded
+def projected_lstm():
+    """Two layers of an LSTM in both directions, whose states are projected."""
+
+    def states(self, x):
+        outputs, (hidden, memory) = self.layer(x)
+        return outputs, hidden, memory
+
+    options = {"proj_size": 3, "bidirectional": True, "batch_first": True}
+    return made(lambda: _Layer(nn.LSTM(4, 5, 2, **options), states), 1, 3, 4)
+
+
+@seeded
 def product_and_bias():
     """GPT-2's linear, with the weights the other way round."""
 

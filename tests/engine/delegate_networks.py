@@ -219,6 +219,15 @@ def functions_of_gated_anchors():
     return _made(run, (1, 3, 12, 12), nn.Conv2d(3, 16, 1))
 
 
+def functions_of_grouped_means():
+    """A function of means that are shown as several images, whose steps differ."""
+
+    def run(x, conv):
+        return torch.sigmoid(conv(x).mean((2, 3)).view(2, 2, 2, 2))
+
+    return _made(run, (1, 4, 12, 12), nn.Conv2d(4, 16, 3, padding=1))
+
+
 def function_of_sums():
     """A function of sums over a batch of images."""
     return _made(lambda x: torch.tanh(x.sum(1, keepdim=True)), (3, 6, 6, 12))
@@ -402,6 +411,50 @@ def functions_of_rows_of_images():
         return rows.permute(2, 0, 1, 3).sigmoid()
 
     return _made(run, (1, 3, 4, 4), nn.Conv2d(3, 24, 1))
+
+
+def _heads(x, linear):
+    """Return queries and keys of a batch [2, 3, 10, 8] as most attentions write them."""
+    return linear(x).view(2, 10, 2, 3, 8).permute(2, 0, 3, 1, 4)
+
+
+def functions_of_heads():
+    """Functions of the queries and keys of a batch."""
+
+    def run(x, linear):
+        queries, keys = _heads(x, linear)
+        return torch.relu(queries), functional.elu(keys)
+
+    return _made(run, (2, 10, 24), nn.Linear(24, 48))
+
+
+def products_of_heads():
+    """Queries by a function of keys, which a linear attention over a batch has."""
+
+    def run(x, linear):
+        queries, keys = _heads(x, linear)
+        return queries @ functional.elu(keys).transpose(-1, -2)
+
+    return _made(run, (2, 10, 24), nn.Linear(24, 48))
+
+
+def grey_as_colours():
+    """A grey image as the three channels that a convolution reads."""
+
+    def run(x, conv):
+        return conv(torch.cat([x, x, x], 1))
+
+    return _made(run, (1, 1, 8, 8), nn.Conv2d(3, 8, 3))
+
+
+def columns_as_rows():
+    """A column beside itself, as rows."""
+
+    def run(x, linear):
+        column = linear(x)
+        return torch.cat([column, column], 1).t()
+
+    return _made(run, (4, 8), nn.Linear(8, 1))
 
 
 def padded_function_of_turned():

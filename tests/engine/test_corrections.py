@@ -233,9 +233,10 @@ def test_that_a_transposed_convolution_with_4_bits_is_right(engine):
 
 
 @pytest.mark.slow
-def test_that_recurrent_cells_run_on_the_npu(engine):
-    assert worst(engine, "cells") <= 1
-    assert on_cpu(engine, "cells") == set()
+@pytest.mark.parametrize("name", ["cells", "projected_lstm"])
+def test_that_recurrent_cells_run_on_the_npu(engine, name):
+    assert worst(engine, name) <= 1
+    assert on_cpu(engine, name) == set()
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from .lowering import Delegate
 from .tosa_nodes import (
     IMAGE_RANK,
     TOSA,
+    computed_as_rows,
     copied_before,
     flattened,
     image_of,
@@ -286,6 +287,8 @@ def flips_of_copies(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             copied := copied_before(graph, value, node)
         ):
             node.replace_input_with(value, copied)
+            if copied.target == TOSA.RESHAPE.default:
+                _moved_before(graph, node, copied)
             yield node.name
 
 
@@ -334,11 +337,11 @@ def clamps_over_rows(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
         if node.target not in _ACTIVATIONS:
             continue
         is_moved = not _loses_rows(node) and _is_in_other_images(node.args[0])
-        while is_moved and node.args[0].target == TOSA.RESHAPE.default:
-            _moved_before(graph, node, node.args[0])
+        while is_moved and (reader := _reader_of_reshape(node)) is not None:
+            _moved_before(graph, reader, reader.args[0])
         is_lost = _loses_rows(node)
         if is_lost:
-            _computed_as_rows(graph, node)
+            computed_as_rows(graph, node)
         if is_moved or is_lost:
             yield node.name
 
@@ -350,9 +353,9 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
         behind it, and computes the first activation alone. Where the result is a part of a joined
         tensor, it joins a convolution, a transpose and the activation too: it splits the channels,
         computes the first of them twice, and reads weights beyond their end. On all devices an
-        8-bit activation is joined with a transpose of five dimensions, or of several images, which
-        Vela computes in steps, and is written to wrong places; so is a 16-bit one for U85, and a
-        table on a U55 or U65 that is joined or padded.
+        8-bit activation is joined with a transpose of five dimensions, or of several images, or a
+        part of it, which Vela computes in steps, and is written to wrong places; so is a 16-bit one
+        for U85, and a table on a U55 or U65 that is joined or padded.
     Instead: The second activation comes before the change of layout. Behind a transpose of five
         dimensions or several images the result is copied first, which costs the cycles of the copy.
     Right because: An activation works on each element alone. The copy is a maximum over windows of
@@ -360,7 +363,8 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
     Network: torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85;
         torch.cat([torch.sigmoid(Conv2d(4, 1, 1)(x)), torch.sigmoid(Conv2d(4, 4, 1)(x))], 1), as in
         the heads of YOLOX; Conv2d(3, 24, 1)(x).view(1, 3, 8, 4, 4).permute(0, 1, 3, 4, 2).sigmoid()
-        in a8w8, as in the rows of YOLOv5
+        in a8w8, as in the rows of YOLOv5; torch.relu(q) of q, k =
+        linear(x).view(2, 10, 2, 3, 8).permute(2, 0, 3, 1, 4)
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
     """
     for node in list(graph.nodes):
@@ -371,6 +375,8 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
         is_turned = not delegate.is_u55 or (node.target == TOSA.TABLE.default and _is_joined(node))
         if is_in_steps and _is_behind_deep_layout(value) and (copied := copied_before(graph, value, node)):
             node.replace_input_with(value, copied)
+            if copied.target == TOSA.RESHAPE.default:
+                _moved_before(graph, node, copied)
             yield node.name
         elif is_turned and _moved_before_layouts(graph, node):
             yield node.name
@@ -394,25 +400,6 @@ def clamps_before_transposes(graph: fx.Graph, delegate: Delegate) -> Iterator[st
         if any(user.target == TOSA.CONCAT.default for user in node.users):
             swap_with_layout(graph, turn, node)
             yield node.name
-
-
-def _computed_as_rows(graph: fx.Graph, node: fx.Node) -> None:
-    """Let an operator on single elements read and write a batch as rows of one image."""
-    value: Any = node.args[0]
-    shape = [*value.meta["val"].shape]
-    with graph.inserting_before(node):
-        flat = reshaped(graph, value, [1, math.prod(shape[:-2]), *shape[-2:]])
-    node.replace_input_with(value, flat)
-    # The 32 bits of a table of 16-bit values are taken back before the shape.
-    is_wide = node.target == TOSA.TABLE.default and value.meta["val"].dtype == torch.int16
-    is_taken_back = is_wide and all(r.target == TOSA.RESCALE.default for r in node.users)
-    ends = list(node.users) if is_taken_back else [node]
-    for changed in {node, *ends}:
-        changed.meta = {**changed.meta, "val": changed.meta["val"].reshape(flat.meta["val"].shape)}
-    for end in ends:
-        readers = list(end.users)
-        with graph.inserting_before(end.next):
-            redirect(readers, end, reshaped(graph, end, shape))
 
 
 def _is_transpose(node: Any) -> bool:
@@ -510,8 +497,8 @@ def _has_several_outputs(node: fx.Node) -> bool:
 
 
 def _is_behind_deep_layout(value: fx.Node) -> bool:
-    """Return whether a value comes from a transpose of five dimensions or more, or of several images."""
-    layout = source_of(value, _IN_PLACE[1:])
+    """Return whether a value is, or is a part of, a transpose of five dimensions or several images."""
+    layout = source_of(value, (*_IN_PLACE[1:], TOSA.SLICE.default))
     if not _is_transpose(layout):
         return False
     shape = layout.meta["val"].shape
@@ -566,11 +553,19 @@ def _loses_rows(node: fx.Node) -> bool:
 
 def _is_in_other_images(value: fx.Node) -> bool:
     """Return whether a reshape makes several images of what an operator computes otherwise."""
-    if value.target != TOSA.RESHAPE.default or math.prod(value.meta["val"].shape[: 1 - IMAGE_RANK]) == 1:
+    layout = source_of(value, _IN_PLACE[2:])
+    if layout.target != TOSA.RESHAPE.default or math.prod(value.meta["val"].shape[: 1 - IMAGE_RANK]) == 1:
         return False
     maker = source_of(value, _IN_PLACE[1:])
     is_computed = maker.op == "call_function" and maker.target not in _NOT_IN_OTHER_IMAGES
     return is_computed and image_of(maker) != image_of(value)
+
+
+def _reader_of_reshape(node: fx.Node) -> Any:
+    """Return what reads a reshape: an activation, or a rescale before it; None for no reshape."""
+    while node.args[0].target == TOSA.RESCALE.default:
+        node = node.args[0]
+    return node if node.args[0].target == TOSA.RESHAPE.default else None
 
 
 def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
@@ -583,8 +578,9 @@ def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
 
 
 # What Vela joins no clamp with, or joins it rightly.
-_NOT_COMPUTING = (*_JOINING, *_MOVING, TOSA.SLICE.default, TOSA.TILE.default)
-_NOT_JOINED = (*_CONVOLUTIONS, *_NOT_COMPUTING)
+_NOT_COMPUTING = (*_JOINING, *_MOVING, TOSA.TILE.default)
+_NOT_JOINED = (*_CONVOLUTIONS, *_NOT_COMPUTING, TOSA.SLICE.default)
+# Of a slice Vela reads the elements where they are.
 _NOT_IN_OTHER_IMAGES = (*_NOT_COMPUTING, TOSA.MATMUL.default)
 
 

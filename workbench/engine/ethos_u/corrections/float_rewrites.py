@@ -105,10 +105,12 @@ def written_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> lis
     """Write recurrent cells out.
 
     Fault: The quantizer has no pattern for the cells of GRU, LSTM and RNN as one operator: they
-        stay on the CPU in float, or quantizing fails.
-    Instead: A cell is written with linears and gates, as the layers of the same name are.
+        stay on the CPU in float, or quantizing fails. The pass that writes out an LSTM ends with an
+        error where its hidden state is projected.
+    Instead: A cell is written with linears and gates, as the layers of the same name are. An LSTM
+        with a projection is written as its cells, each with a linear behind it.
     Right because: These are the formulas of the cell.
-    Network: torch.nn.LSTMCell(6, 8) called in a loop
+    Network: torch.nn.LSTMCell(6, 8) called in a loop; torch.nn.LSTM(8, 12, proj_size=4)
     Tools: executorch 1.5.1
     """
     del quantizer
@@ -119,6 +121,12 @@ def written_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> lis
         weights += [None] * (4 - len(weights))
         write.replace(_CELLS[node.target](write, x, state, weights))
         done.append(node.name)
+    for node in floating_calls(module, _ATEN.lstm.input):
+        hidden, memory = node.args[1]  # type: ignore[misc]
+        if hidden.meta["val"].shape[-1] != memory.meta["val"].shape[-1]:
+            write = Writer(module, node)
+            write.replace(_projected_lstm(write, *node.args))
+            done.append(node.name)
     return finished(module, done)
 
 
@@ -140,7 +148,7 @@ def _lstm(write: Writer, x: Any, state: Any, weights: Any) -> Any:
     into, again, b, c = weights
     given = write(_ATEN.linear.default, x, into, b)
     gates = write(_ATEN.add.Tensor, given, write(_ATEN.linear.default, hidden, again, c))
-    size, last = hidden.meta["val"].shape[-1], x.meta["val"].dim() - 1
+    size, last = memory.meta["val"].shape[-1], x.meta["val"].dim() - 1
     kinds = (_ATEN.sigmoid, _ATEN.sigmoid, _ATEN.tanh, _ATEN.sigmoid)
     enter, keep, fresh, leave = (
         write(kind.default, _slice(write, gates, last, i, size)) for i, kind in enumerate(kinds)
@@ -148,6 +156,33 @@ def _lstm(write: Writer, x: Any, state: Any, weights: Any) -> Any:
     kept, added = write(_ATEN.mul.Tensor, keep, memory), write(_ATEN.mul.Tensor, enter, fresh)
     memory = write(_ATEN.add.Tensor, kept, added)
     return write(_ATEN.mul.Tensor, leave, write(_ATEN.tanh.default, memory)), memory
+
+
+def _projected_lstm(
+    write: Writer, x: Any, states: Any, weights: Any, has_biases: Any, layers: Any, *rest: Any
+) -> Any:
+    """Return all outputs of an LSTM with projections, and its last states, as torch.nn.LSTM has them."""
+    _, _, is_bidirectional, is_batch_first = rest
+    time = 1 if is_batch_first else 0
+    length, last = x.meta["val"].shape[time], x.meta["val"].dim() - 1
+    ends: list[tuple[Any, ...]] = []
+    for _ in range(layers):
+        sides = list[Any]()
+        for is_reversed in (False, True) if is_bidirectional else (False,):
+            into, again, *biases = weights[: 4 if has_biases else 2]
+            projection = weights[len(biases) + 2]
+            weights = weights[len(biases) + 3 :]
+            state = tuple(write(_ATEN.select.int, part, 0, len(ends)) for part in states)
+            outputs = [None] * length
+            for step in reversed(range(length)) if is_reversed else range(length):
+                taken = write(_ATEN.select.int, x, time, step)
+                hidden, memory = _lstm(write, taken, state, (into, again, *(biases or (None, None))))
+                state = write(_ATEN.linear.default, hidden, projection), memory
+                outputs[step] = write(_ATEN.unsqueeze.default, state[0], time)
+            sides.append(write(_ATEN.cat.default, outputs, time))
+            ends.append(state)
+        x = write(_ATEN.cat.default, sides, last) if len(sides) > 1 else sides[0]
+    return x, *(write(_ATEN.stack.default, list(parts)) for parts in zip(*ends, strict=True))
 
 
 def _plain(function: Any) -> Any:

@@ -9,7 +9,14 @@ from typing import Any
 
 from executorch.backends.arm._passes import PropagateViewCopyPermuteUpPass
 from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
+from executorch.exir.dialects._ops import ops as exir_ops
 from torch import fx
+
+try:
+    from executorch.backends.transforms.dim_maps import ViewMap
+except ImportError:
+    # Where it is with ExecuTorch 1.4.
+    from executorch.backends.arm._passes.dim_maps import ViewMap
 
 
 @contextmanager
@@ -98,6 +105,69 @@ def layouts_moved_to_values() -> Iterator[list[str]]:
         PropagateViewCopyPermuteUpPass._move_node = stock  # noqa: SLF001
 
 
+@contextmanager
+def views_behind_slices() -> Iterator[list[str]]:
+    """Leave a view behind a slice whose elements are not side by side before it.
+
+    Fault: A view is moved before a slice of one element. Where it joins the dimensions before the
+        slice with those behind it, the part that the slice then takes has other elements: those of
+        the first images in place of those of each.
+    Instead: Such a view stays behind the slice.
+    Right because: Nothing is moved.
+    Network: q, k = linear(x).view(2, 10, 2, 3, 8).permute(2, 0, 3, 1, 4), then q @
+        elu(k).transpose(-1, -2), a linear attention over a batch
+    Tools: executorch 1.5.1
+    """
+    stock = ViewMap.remap_unit_slice
+    left: list[str] = []
+
+    def remap(self: Any, producer_shape: Any, slice_dim: int, *rest: Any) -> Any:
+        swap = stock(self, producer_shape, slice_dim, *rest)
+        if swap is None:
+            return None
+        axes = self.source_to_target_axes()[: slice_dim % self.source_rank]
+        sized = [targets for size, targets in zip(producer_shape, axes, strict=False) if size != 1]
+        if any(swap[1] in targets for targets in sized):
+            left.append(f"view to {tuple(self.target_shape)}")
+            return None
+        return swap
+
+    ViewMap.remap_unit_slice = remap
+    try:
+        yield left
+    finally:
+        ViewMap.remap_unit_slice = stock
+
+
+@contextmanager
+def joins_of_one_value() -> Iterator[list[str]]:
+    """Leave a permutation behind a join of a value with itself.
+
+    Fault: A permutation behind a join of rows or columns is moved before it, and the operands are
+        collected as a set: a value that is joined with itself is joined once. The compiler refuses
+        the program, or its output has fewer elements.
+    Instead: Such a permutation stays behind the join.
+    Right because: Nothing is moved.
+    Network: conv(torch.cat([x, x, x], 1)), a grey image as three channels
+    Tools: executorch 1.5.1
+    """
+    stock = PropagateViewCopyPermuteUpPass._maybe_split_upwards_cat_fanout  # noqa: SLF001 - its only name
+    left: list[str] = []
+
+    def split(self: Any, node: fx.Node, join: fx.Node) -> bool:
+        is_join = join.target == exir_ops.edge.aten.cat.default
+        if is_join and len(join.all_input_nodes) < len(join.args[0]):
+            left.append(join.name)
+            return False
+        return stock(self, node, join)
+
+    PropagateViewCopyPermuteUpPass._maybe_split_upwards_cat_fanout = split  # noqa: SLF001
+    try:
+        yield left
+    finally:
+        PropagateViewCopyPermuteUpPass._maybe_split_upwards_cat_fanout = stock  # noqa: SLF001
+
+
 _ARM = "executorch.backends.arm._passes"
 _CONVOLUTION = f"{_ARM}.rewrite_conv_pass:RewriteConvPass"
 _MOVES = f"{_ARM}:PropagateViewCopyPermuteUpPass._move_node"
@@ -117,4 +187,7 @@ PINS = {
         ),
     ),
     "layouts_moved_to_values": (((_MOVES, "822b4f8059f9d107"),),),
+    # These call the functions, and copy nothing of them.
+    "views_behind_slices": ((),),
+    "joins_of_one_value": ((),),
 }

@@ -1,5 +1,6 @@
 """Nodes that corrections add to the graph of a delegate, or put in another order."""
 
+import math
 from typing import Any
 
 import torch
@@ -106,3 +107,22 @@ def swap_with_layout(graph: fx.Graph, layout: fx.Node, node: fx.Node) -> None:
     redirect(readers, node, moved)
     if not layout.users:
         graph.erase_node(layout)
+
+
+def computed_as_rows(graph: fx.Graph, node: fx.Node) -> None:
+    """Let an operator on single elements read and write a batch as rows of one image."""
+    value: Any = node.args[0]
+    shape = [*value.meta["val"].shape]
+    with graph.inserting_before(node):
+        flat = reshaped(graph, value, [1, math.prod(shape[:-2]), *shape[-2:]])
+    node.replace_input_with(value, flat)
+    # The 32 bits of a table of 16-bit values are taken back before the shape.
+    is_wide = node.target == TOSA.TABLE.default and value.meta["val"].dtype == torch.int16
+    is_taken_back = is_wide and all(r.target == TOSA.RESCALE.default for r in node.users)
+    ends = list(node.users) if is_taken_back else [node]
+    for changed in {node, *ends}:
+        changed.meta = {**changed.meta, "val": changed.meta["val"].reshape(flat.meta["val"].shape)}
+    for end in ends:
+        readers = list(end.users)
+        with graph.inserting_before(end.next):
+            redirect(readers, end, reshaped(graph, end, shape))
