@@ -457,6 +457,60 @@ def columns_as_rows():
     return _made(run, (4, 8), nn.Linear(8, 1))
 
 
+def pooled_both_ways():
+    """Means and maxima of an image side by side, as heads of classifiers have them."""
+
+    def run(x, conv):
+        made = conv(x)
+        return torch.cat([made.mean((2, 3)), made.amax((2, 3))], 1)
+
+    return _made(run, _IMAGE, _conv())
+
+
+def spatial_attention():
+    """Means and maxima of the channels side by side, as CBAM has them."""
+
+    def run(x, conv, gate):
+        made = conv(x)
+        both = torch.cat([made.mean(1, keepdim=True), made.amax(1, keepdim=True)], 1)
+        return made * torch.sigmoid(gate(both))
+
+    return _made(run, _IMAGE, _conv(), nn.Conv2d(2, 1, 3, padding=1))
+
+
+def padded_largest():
+    """The largest value of each row, padded."""
+    return _made(lambda x: functional.pad(x.amax(1, keepdim=True), (1, 1)), (4, 24))
+
+
+def turned_batch():
+    """A clamp of rows in another order, as several images."""
+    return _made(lambda x, linear: torch.relu(linear(x).permute(2, 1, 0, 3)), (1, 4, 6, 8), nn.Linear(8, 8))
+
+
+def function_of_part_of_batch():
+    """A function of a part of a batch in five dimensions."""
+
+    def run(x, linear):
+        return torch.tanh(linear(x).unsqueeze(1)[:, :, 1:])
+
+    return _made(run, (2, 3, 6, 6), nn.Linear(6, 12))
+
+
+def function_of_turned_rows():
+    """A function of rows in another order, each value an image."""
+
+    def run(x):
+        return functional.gelu(torch.relu(x).unsqueeze(2).permute(3, 1, 2, 0))
+
+    return _made(run, (1, 4, 4))
+
+
+def rows_turned_around():
+    """Rows in reverse order, as columns."""
+    return _made(lambda x, linear: linear(x).flip(0).t(), (2, 24), nn.Linear(24, 12))
+
+
 def padded_function_of_turned():
     """A function of an image whose rows and columns change places, in front of a padding."""
 

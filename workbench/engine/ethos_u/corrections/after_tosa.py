@@ -251,12 +251,14 @@ def joined_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
 
     Fault: Vela lets an operator write its part of a joined or padded tensor in place. A depthwise
         convolution with several outputs a channel then loses its place, or Vela rejects the
-        program. On U55 and U65 a resize reads beyond its input, and a matrix product in four
-        dimensions loses its place.
+        program, and a maximum or minimum is written to the start, or over all of the tensor. On U55
+        and U65 a resize reads beyond its input, and a matrix product in four dimensions loses its
+        place.
     Instead: The result is copied into its place, which costs the cycles of the copy.
     Right because: The copy is a maximum over windows of one element, which is the element.
     Network: torch.cat([Conv2d(4, 8, 3, groups=4)(x), conv(x)], 1) in a8w8; pad(q @ k.transpose(2,
-        3), (1, 0)) for U55, as in relative attention
+        3), (1, 0)) for U55, as in relative attention; torch.cat([x.mean(1, True), x.amax(1,
+        True)], 1), as in spatial attention
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
     """
     for node in list(graph.nodes):
@@ -264,7 +266,8 @@ def joined_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             continue
         inputs = node.all_input_nodes[:1] if node.target in _JOINING[1:] else node.args[0]
         for value in dict.fromkeys(inputs):
-            if _loses_its_place(value, delegate.is_u55) and (copied := copied_before(graph, value, node)):
+            is_lost = _loses_its_place(value, delegate.is_u55) or _is_reduced_behind_start(value, node)
+            if is_lost and (copied := copied_before(graph, value, node)):
                 node.replace_input_with(value, copied)
                 yield node.name
 
@@ -287,8 +290,6 @@ def flips_of_copies(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             copied := copied_before(graph, value, node)
         ):
             node.replace_input_with(value, copied)
-            if copied.target == TOSA.RESHAPE.default:
-                _moved_before(graph, node, copied)
             yield node.name
 
 
@@ -491,6 +492,18 @@ def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
     return bool(maker.target == TOSA.DEPTHWISE_CONV2D.default and _has_several_outputs(maker))
 
 
+def _is_reduced_behind_start(value: fx.Node, joined: fx.Node) -> bool:
+    """Return whether a maximum or minimum is a part of a tensor that does not begin with it."""
+    if source_of(value, (*_IN_PLACE, TOSA.CLAMP.default)).target not in _EXTREMES:
+        return False
+    if joined.target == TOSA.CONCAT.default:
+        return joined.args[0].index(value) > 0 or joined.args[0].count(value) > 1
+    return any(joined.args[1].meta["val"][::2])
+
+
+_EXTREMES = (TOSA.REDUCE_MAX.default, TOSA.REDUCE_MIN.default)
+
+
 def _has_several_outputs(node: fx.Node) -> bool:
     """Return whether a depthwise convolution has several outputs a channel."""
     return bool(node.args[0].meta["val"].shape[-1] != node.meta["val"].shape[-1])
@@ -578,10 +591,8 @@ def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
 
 
 # What Vela joins no clamp with, or joins it rightly.
-_NOT_COMPUTING = (*_JOINING, *_MOVING, TOSA.TILE.default)
-_NOT_JOINED = (*_CONVOLUTIONS, *_NOT_COMPUTING, TOSA.SLICE.default)
-# Of a slice Vela reads the elements where they are.
-_NOT_IN_OTHER_IMAGES = (*_NOT_COMPUTING, TOSA.MATMUL.default)
+_NOT_IN_OTHER_IMAGES = (*_JOINING, TOSA.TILE.default, TOSA.MATMUL.default)
+_NOT_JOINED = (*_JOINING, *_MOVING, *_CONVOLUTIONS, TOSA.SLICE.default, TOSA.TILE.default)
 
 
 def _is_convolved(reader: fx.Node) -> bool:

@@ -145,20 +145,25 @@ def joins_of_one_value() -> Iterator[list[str]]:
 
     Fault: A permutation behind a join of rows or columns is moved before it, and the operands are
         collected as a set: a value that is joined with itself is joined once. The compiler refuses
-        the program, or its output has fewer elements.
-    Instead: Such a permutation stays behind the join.
-    Right because: Nothing is moved.
-    Network: conv(torch.cat([x, x, x], 1)), a grey image as three channels
+        the program, or its output has fewer elements. A dimension that the join has by name stays
+        beside the new one, and lowering ends.
+    Instead: Such a permutation stays behind the join, and the dimension loses its name.
+    Right because: Nothing is moved, and the dimension is the same.
+    Network: conv(torch.cat([x, x, x], 1)), a grey image as three channels; linear(x).flip(0).t()
+        over [2, 24] for U55
     Tools: executorch 1.5.1
     """
     stock = PropagateViewCopyPermuteUpPass._maybe_split_upwards_cat_fanout  # noqa: SLF001 - its only name
     left: list[str] = []
 
     def split(self: Any, node: fx.Node, join: fx.Node) -> bool:
-        is_join = join.target == exir_ops.edge.aten.cat.default
-        if is_join and len(join.all_input_nodes) < len(join.args[0]):
-            left.append(join.name)
-            return False
+        if join.target == exir_ops.edge.aten.cat.default:
+            if len(join.all_input_nodes) < len(join.args[0]):
+                left.append(join.name)
+                return False
+            if "dim" in join.kwargs:
+                join.args, join.kwargs = (join.args[0], join.kwargs["dim"]), {}
+                left.append(join.name)
         return stock(self, node, join)
 
     PropagateViewCopyPermuteUpPass._maybe_split_upwards_cat_fanout = split  # noqa: SLF001
