@@ -102,6 +102,12 @@ ROWS: tuple[Row, ...] = (
     *_rows("relus_with_layers", "networks.py:clamped", per_tensor=("layers.0",)),
     *_rows("bounded_masks", f"{_UNSEEN}masked_attention", f"{_UNSEEN}padded_attention", device=U85),
     *_rows("bounded_masks", f"{_UNSEEN}padded_attention", **_WIDE, device=U85),
+    *_rows("guarded_quotients", *(f"{_UNSEEN}{name}" for name in ("padded_directions", "padded_norm"))),
+    *_rows(
+        "guarded_quotients",
+        *(f"{_UNSEEN}{name}" for name in ("padded_directions", "mean_of_chosen")),
+        **_WIDE,
+    ),
     *_rows("rounded_convolutions", f"{_CORRECTED}residual", **_WIDE),
     *_rows("quantized_where_computed", f"{_DELEGATE}products_of_parts", **_WIDE),
     *_rows("computed_weights_on_cpu", f"{_DELEGATE}computed_kernel", device=U85),

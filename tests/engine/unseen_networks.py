@@ -149,3 +149,31 @@ def gated_steps():
         return _Net(run, cells=nn.GRU(8, 12, batch_first=True), last=nn.Linear(12, 4))
 
     return _made(build, 1, 4, 8)
+
+
+def padded_directions():
+    """Directions of rows, one of which is padding."""
+
+    def run(self, x):
+        return functional.normalize(functional.pad(self.layer(x), (0, 0, 1, 0)), dim=-1)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 4)), 1, 6, 8)
+
+
+def padded_norm():
+    """A layer norm of rows, one of which is padding."""
+
+    def run(self, x):
+        return functional.layer_norm(functional.pad(self.layer(x), (0, 0, 1, 0)), (4,))
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 4)), 1, 6, 8)
+
+
+def mean_of_chosen():
+    """The mean of the values that are chosen, which may be none."""
+
+    def run(self, x):
+        chosen = (x[..., :1] > 0.5).float()
+        return (self.layer(x) * chosen).sum(1) / chosen.sum(1).clamp(min=1e-6)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 4)), 1, 3, 8)
