@@ -102,7 +102,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("relus_with_layers", "networks.py:clamped", per_tensor=("layers.0",)),
     *_rows("bounded_masks", f"{_UNSEEN}masked_attention", f"{_UNSEEN}padded_attention", device=U85),
     *_rows("bounded_masks", f"{_UNSEEN}padded_attention", **_WIDE, device=U85),
-    *_rows("guarded_quotients", *(f"{_UNSEEN}{name}" for name in ("padded_directions", "padded_norm"))),
+    *_rows("guarded_quotients", f"{_UNSEEN}padded_directions", f"{_UNSEEN}padded_norm"),
     *_rows(
         "guarded_quotients",
         *(f"{_UNSEEN}{name}" for name in ("padded_directions", "mean_of_chosen")),
@@ -134,7 +134,13 @@ ROWS: tuple[Row, ...] = (
     *_rows("slices_computed", f"{_DELEGATE}padded_batch", **_WIDE, device=U85),
     *_rows("slices_computed", f"{_DELEGATE}modulated_rows", device=U85),
     *_rows("joined_computed", f"{_DELEGATE}multiplied_and_joined"),
-    *_rows("joined_computed", *(f"{_DELEGATE}{name}" for name in ("pooled_both_ways", "spatial_attention"))),
+    *_rows(
+        "joined_computed",
+        *(
+            f"{_DELEGATE}{name}"
+            for name in ("pooled_both_ways", "spatial_attention", "turned_function_in_images")
+        ),
+    ),
     *_rows("flips_of_copies", f"{_DELEGATE}flipped_product", device="ethos-u85-2048"),
     *_rows("padded_pools", f"{_DELEGATE}wide_padded_pool", device=U85),
     *_rows("clamps_over_rows", f"{_DELEGATE}clamped_batch", device=U65),

@@ -506,6 +506,16 @@ def function_of_turned_rows():
     return _made(run, (1, 4, 4))
 
 
+def turned_function_in_images():
+    """A function of columns that become several images, beside another."""
+
+    def run(x, linear):
+        made = torch.tanh(linear(x)).transpose(1, 2).reshape(3, 4, 2, 3)
+        return torch.cat([made, torch.relu(made)], 1)
+
+    return _made(run, (1, 6, 8), nn.Linear(8, 12))
+
+
 def rows_turned_around():
     """Rows in reverse order, as columns."""
     return _made(lambda x, linear: linear(x).flip(0).t(), (2, 24), nn.Linear(24, 12))

@@ -109,6 +109,8 @@ SLOW = [
     ("pooled_both_ways", "a16w8", U85, "joined_computed"),
     ("spatial_attention", "a8w8", U65, "joined_computed"),
     ("padded_largest", "a8w8", U85, "joined_computed"),
+    ("turned_function_in_images", "a8w8", U55, "joined_computed"),
+    ("turned_function_in_images", "a8w8", U85, "joined_computed"),
     ("turned_batch", "a8w8", U55, "activations_before_layouts"),
     ("function_of_part_of_batch", "a8w8", U55, "clamps_over_rows"),
     ("function_of_turned_rows", "a8w8", U55, "clamps_over_rows"),

@@ -29,11 +29,13 @@ from .tosa_nodes import (
     copied_before,
     flattened,
     image_of,
+    moved_before,
     padded_image,
     redirect,
     reshaped,
     sizes_constant,
     source_of,
+    strides_of,
     swap_with_layout,
 )
 
@@ -251,9 +253,9 @@ def joined_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
 
     Fault: Vela lets an operator write its part of a joined or padded tensor in place. A depthwise
         convolution with several outputs a channel then loses its place, or Vela rejects the
-        program, and a maximum or minimum is written to the start, or over all of the tensor. On U55
-        and U65 a resize reads beyond its input, and a matrix product in four dimensions loses its
-        place.
+        program, and a maximum or minimum is written to the start, or over all of the tensor. So is
+        a function behind a transpose whose result is reshaped to several images. On U55 and U65 a
+        resize reads beyond its input, and a matrix product in four dimensions loses its place.
     Instead: The result is copied into its place, which costs the cycles of the copy.
     Right because: The copy is a maximum over windows of one element, which is the element.
     Network: torch.cat([Conv2d(4, 8, 3, groups=4)(x), conv(x)], 1) in a8w8; pad(q @ k.transpose(2,
@@ -339,7 +341,7 @@ def clamps_over_rows(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             continue
         is_moved = not _loses_rows(node) and _is_in_other_images(node.args[0])
         while is_moved and (reader := _reader_of_reshape(node)) is not None:
-            _moved_before(graph, reader, reader.args[0])
+            moved_before(graph, reader, reader.args[0])
         is_lost = _loses_rows(node)
         if is_lost:
             computed_as_rows(graph, node)
@@ -377,7 +379,7 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
         if is_in_steps and _is_behind_deep_layout(value) and (copied := copied_before(graph, value, node)):
             node.replace_input_with(value, copied)
             if copied.target == TOSA.RESHAPE.default:
-                _moved_before(graph, node, copied)
+                moved_before(graph, node, copied)
             yield node.name
         elif is_turned and _moved_before_layouts(graph, node):
             yield node.name
@@ -457,7 +459,7 @@ def _reads_wrongly(reader: fx.Node) -> bool:
         return True
     if reader.target in _WINDOWED and max(reader.args[5]) > _MOST_DILATION:
         return True
-    return reader.target in _READING_SLICES or max(_strides(reader)) > _MOST_STRIDE
+    return reader.target in _READING_SLICES or max(strides_of(reader)) > _MOST_STRIDE
 
 
 # Vela splits windows with a larger stride for U85; U55 and U65 leave them to the CPU.
@@ -467,25 +469,13 @@ _MOST_DILATION = 2
 _WINDOWED = (TOSA.CONV2D.default, TOSA.DEPTHWISE_CONV2D.default)
 
 
-def _strides(node: fx.Node) -> tuple[int, ...]:
-    """Return the strides of a convolution or pool; 1 for other operators."""
-    at = _STRIDE_AT.get(node.target)
-    return tuple(node.args[at]) if at is not None else (1,)  # type: ignore[arg-type]
-
-
-_STRIDE_AT = {
-    TOSA.CONV2D.default: 3,
-    TOSA.DEPTHWISE_CONV2D.default: 3,
-    TOSA.MAX_POOL2D.default: 2,
-    TOSA.AVG_POOL2D.default: 4,
-}
-
-
 def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
     """Return whether the operator of a value would write it at a wrong place."""
     product = source_of(value, (*_IN_PLACE, TOSA.CLAMP.default))
     if product.target == TOSA.MATMUL.default:
         return is_u55 and value.meta["val"].dim() >= IMAGE_RANK
+    if _is_turned_in_other_images(value):
+        return True
     maker = source_of(value, (*_IN_PLACE, *_ACTIVATIONS))
     if maker.target == TOSA.RESIZE.default:
         return is_u55
@@ -522,19 +512,9 @@ def _moved_before_layouts(graph: fx.Graph, node: fx.Node) -> bool:
     """Compute an activation before the changes of layout that it reads; return if there are any."""
     is_moved = False
     while (layout := _layout_behind_activation(node)) is not None:
-        _moved_before(graph, node, layout)
+        moved_before(graph, node, layout)
         is_moved = True
     return is_moved
-
-
-def _moved_before(graph: fx.Graph, node: fx.Node, layout: fx.Node) -> None:
-    """Compute an activation before a change of layout or a reshape."""
-    swap_with_layout(graph, layout, node)
-    # The 32 bits of a table of 16-bit values are taken back before the layout.
-    for reader in list(node.users):
-        for rescale in list(reader.users):
-            if rescale.target == TOSA.RESCALE.default:
-                swap_with_layout(graph, reader, rescale)
 
 
 def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
@@ -572,6 +552,14 @@ def _is_in_other_images(value: fx.Node) -> bool:
     maker = source_of(value, _IN_PLACE[1:])
     is_computed = maker.op == "call_function" and maker.target not in _NOT_IN_OTHER_IMAGES
     return is_computed and image_of(maker) != image_of(value)
+
+
+def _is_turned_in_other_images(value: fx.Node) -> bool:
+    """Return whether an activation before or behind a transpose has its result in several images."""
+    layout = source_of(value, (*_IN_PLACE[1:], *_ACTIVATIONS))
+    is_active = source_of(value, _IN_PLACE).target in _ACTIVATIONS
+    has_images = math.prod(value.meta["val"].shape[: 1 - IMAGE_RANK]) > 1
+    return is_active and has_images and _is_transpose(layout) and image_of(layout) != image_of(value)
 
 
 def _reader_of_reshape(node: fx.Node) -> Any:

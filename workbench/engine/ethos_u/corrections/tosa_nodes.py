@@ -1,4 +1,4 @@
-"""Nodes that corrections add to the graph of a delegate, or put in another order."""
+"""Nodes of the graph of a delegate: what they compute with, and how corrections add and order them."""
 
 import math
 from typing import Any
@@ -126,3 +126,27 @@ def computed_as_rows(graph: fx.Graph, node: fx.Node) -> None:
         readers = list(end.users)
         with graph.inserting_before(end.next):
             redirect(readers, end, reshaped(graph, end, shape))
+
+
+def moved_before(graph: fx.Graph, node: fx.Node, layout: fx.Node) -> None:
+    """Compute an activation before a change of layout or a reshape."""
+    swap_with_layout(graph, layout, node)
+    # The 32 bits of a table of 16-bit values are taken back before the layout.
+    for reader in list(node.users):
+        for rescale in list(reader.users):
+            if rescale.target == TOSA.RESCALE.default:
+                swap_with_layout(graph, reader, rescale)
+
+
+def strides_of(node: fx.Node) -> tuple[int, ...]:
+    """Return the strides of a convolution or pool; 1 for other operators."""
+    at = _STRIDE_AT.get(node.target)
+    return tuple(node.args[at]) if at is not None else (1,)  # type: ignore[arg-type]
+
+
+_STRIDE_AT = {
+    TOSA.CONV2D.default: 3,
+    TOSA.DEPTHWISE_CONV2D.default: 3,
+    TOSA.MAX_POOL2D.default: 2,
+    TOSA.AVG_POOL2D.default: 4,
+}
