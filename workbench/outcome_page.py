@@ -14,7 +14,7 @@ from workbench.analysis.gate import limit_words
 from workbench.analysis.silicon import time_of
 from workbench.deploy.fitting import sentence
 from workbench.project.frozen import Frozen
-from workbench.results import EvaluateResult, LowerResult, VerifyResult
+from workbench.results import OUTSIDE_MODULES, EvaluateResult, LowerResult, VerifyResult
 from workbench.targets import has_stage
 from workbench.targets.ethos_u.efficiency import efficiency_text
 
@@ -297,7 +297,7 @@ def _spent(lowered: LowerResult) -> Iterator[Bar]:
     spent: Counter[str] = Counter()
     for report in lowered.vela:
         for operation in report.operations:
-            spent[operation.module or "(no module)"] += operation.cycles
+            spent[operation.module or OUTSIDE_MODULES] += operation.cycles
     total = sum(spent.values()) or 1
     for module, cycles in spent.most_common(_MOST_BARS):
         yield Bar(name=module, text=f"{cycles / total:.0%}", share=cycles / total)

@@ -248,7 +248,7 @@ class AccuracyPanel(ResultPanel):
         if value.held_out:
             note += " Calibration did not see these samples."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
-            note += " Evaluated on the example input only; results on real data may differ."
+            note += " Results on real data may differ."
         self.data_note.setText(" ".join((note, *value.warnings)))
         is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
         self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")

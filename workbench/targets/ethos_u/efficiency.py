@@ -12,7 +12,7 @@ from collections import Counter
 from math import ceil
 from typing import TYPE_CHECKING
 
-from workbench.results.cost import ModuleCycles
+from workbench.results.cost import OUTSIDE_MODULES, ModuleCycles
 from workbench.targets.ethos_u.devices import family_of
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def module_texts(modules: Iterable[ModuleCycles]) -> list[str]:
     low = [module for module in modules if module.cause and module.cycles - module.ideal_cycles >= least]
     low.sort(key=lambda module: module.ideal_cycles - module.cycles)
     return [
-        f"{module.module or '(no module)'}: {module.efficiency:.0%} of its limit, "
+        f"{module.module or OUTSIDE_MODULES}: {module.efficiency:.0%} of its limit, "
         f"{module.cycles - module.ideal_cycles:,} cycles above it, most lost to {CAUSES[module.cause]}"
         for module in low[:_NAMED_MODULES]
     ]
