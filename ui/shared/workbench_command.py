@@ -1,14 +1,18 @@
-"""A verb of the command line, in a process of its own."""
+"""A verb of the command line, in a process of its own, and a dialog around one."""
 
 from __future__ import annotations
 
 import json
+import re
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
+from PySide6.QtWidgets import QDialog, QWidget
 
 from workbench import interpreter
 
 _KILL_MS = 5_000
+# What the command line prints last if it fails, before where the log is.
+_ERROR = re.compile(r"^error: (.*?)(?:\nLog: .*)?\Z", re.DOTALL | re.MULTILINE)
 
 
 class WorkbenchCommand(QObject):
@@ -84,9 +88,28 @@ class WorkbenchCommand(QObject):
         if isinstance(document, dict) and "error" not in document:
             self.succeeded.emit(document)
         else:
-            self.failed.emit(self._problem.split("\nLog: ")[0].strip() or "Stopped.")
+            error = _ERROR.search(self._problem.strip())
+            self.failed.emit(error.group(1) if error else self._problem.strip() or "Stopped.")
 
     def _on_error(self, error: QProcess.ProcessError) -> None:
         if error == QProcess.ProcessError.FailedToStart:
             self.changed.emit()
             self.failed.emit(self._process.errorString())
+
+
+class CommandDialog(QDialog):
+    """A dialog that runs verbs of the command line; one that still runs ends with the dialog."""
+
+    def __init__(self, parent: QWidget | None) -> None:
+        super().__init__(parent)
+        self.command = WorkbenchCommand(self)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a verb runs."""
+        return self.command.is_running
+
+    def done(self, result: int) -> None:
+        """Close the dialog, by whatever button or key."""
+        self.command.end()
+        super().done(result)
