@@ -34,6 +34,10 @@ def test_that_modules_are_ordered_with_more_samples_tried_and_marked_after_an_ed
     assert measured.bars.names == ("head", "stem.conv")
     assert "noise" in measured.bars.labels["bottom"]
     # More samples can be asked for and only those are run.
+    measured.samples.setValue(int(measured.study.found.samples))
+    measured.refresh()
+    assert (measured.measure.text(), measured.measure.isEnabled()) == ("Measure", False)
+    assert measured.measure.toolTip()
     measured.samples.setValue(5)
     measured.refresh()
     assert measured.measure.text() == "Continue"
