@@ -63,6 +63,7 @@ def _exact(run: Run) -> float | None:
     return run.simulated.exact if run.simulated is not None else None
 
 
+_CORRECT = {"right": "yes", "differs": "no"}
 _SHORT = {"accurate enough": "yes", "low accuracy": "low", "not accurate enough": "no"}
 
 
@@ -92,8 +93,8 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     ),
     Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),
     Column(
-        "Compiled",
-        lambda r: r.run.gate.verdict if r.run.gate else DASH,
+        "Correct",
+        lambda r: _CORRECT.get(r.run.gate.verdict, DASH) if r.run.gate else DASH,
         None,
         "Whether the compiled program is the quantized model, within the limits; computed",
     ),
@@ -143,6 +144,8 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Target", lambda r: r.run.target.id),
     Column("Time", lambda r: when(r.run), None, "Time of the run (UTC)"),
 )
+
+SQNR_COLUMN = [column.title for column in RUN_COLUMNS].index("SQNR")
 
 
 def describe_run_row(row: RunRow) -> str:
