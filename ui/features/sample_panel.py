@@ -47,7 +47,7 @@ TITLES = {
     "float": "Float",
     "quantized": "Quantized (PyTorch)",
     "integer": "Integer (TOSA model)",
-    "compiled": "Compiled (executed, no device)",
+    "compiled": "Compiled (executed on the simulator)",
 }
 EMPTY_TEXT = "Evaluate to choose a tensor, or select one in the graph, and press Show."
 SHOW_TEXT = (

@@ -69,7 +69,7 @@ class ToolchainsDialog(CommandDialog):
         self.command.failed.connect(self.note.setText)
         self.command.line_printed.connect(self.note.setText)
         self.model = FigureTableModel[Row](COLUMNS, lambda r: r["reason"] or r["python"], self)
-        self.table = FigureView("Toolchains", self.model, self)
+        self.table = FigureView("Toolchains", self.model, self, empty="Reading the toolchains\u2026")
         self.table.rows_chosen.connect(self._show_state)
         self.use = self._button("Use in this project", self._on_use_clicked)
         self.compare = self._button("Compare\u2026", self._on_compare_clicked)

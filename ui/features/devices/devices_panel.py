@@ -215,7 +215,9 @@ class DevicesPanel(Panel):
         self.start.clicked.connect(self._on_start)
         self.devices = _choices(self, "Devices", (_ALL, _FAMILY, _PRESENT))
         self.modes = _choices(self, "Memory modes", ("All memory modes", "This memory mode"))
-        self.configs = _choices(self, "System configurations", ("Default config", "All configs"))
+        self.configs = _choices(
+            self, "System configurations", ("Default system configuration", "All system configurations")
+        )
         self.limits = QLineEdit(self)
         self.limits.setPlaceholderText("SRAM limits [KiB], e.g. 256 512")
         self.limits.setAccessibleName("SRAM limits in KiB")

@@ -13,7 +13,7 @@ from workbench.project.model import TargetChoice
 from workbench.studies.sweep import SweepPoint
 
 _SLIDER_PX = 220
-_HINT = "Estimate this program with less SRAM (Vela only, without lowering again)"
+_HINT = "Estimate this program with less SRAM (only Vela compiles it again)"
 
 
 class SramBudget(QWidget):

@@ -55,9 +55,9 @@ SAMPLE_COLUMNS: tuple[Column[ShownSample], ...] = (
         "Lost",
         lambda r: str(r.lost),
         lambda r: r.lost,
-        "Objects of the float model that the quantized one has not",
+        "Objects of the float model that the quantized model does not find",
     ),
-    Column("New", lambda r: str(r.added), lambda r: r.added, "Objects that only the quantized model has"),
+    Column("New", lambda r: str(r.added), lambda r: r.added, "Objects that only the quantized model finds"),
     Column(
         "Worse by",
         lambda r: f"{r.loss:.3g}",

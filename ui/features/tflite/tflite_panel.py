@@ -189,7 +189,11 @@ class TflitePanel(Panel):
 
 
 def _summary(result: TfliteComparison) -> str:
-    kind = "" if result.compiled_here else " The compiled file holds no estimate: cycles are limits."
+    kind = (
+        ""
+        if result.compiled_here
+        else " The compiled file has no estimate: its cycles are the device's limits."
+    )
     lines = [result.answer() + kind, *result.remarks()]
     if result.not_executed:
         lines.append(f"Outputs are not compared: {result.not_executed}")
