@@ -279,7 +279,7 @@ def test_that_a_study_tells_what_it_does_before_the_engine_is_there(
     monkeypatch.setattr("workbench.cli.output.PLAIN_PERIOD_S", 0)
     assert main(["blame", str(project_file)]) == 0
     first, *rest = (" ".join(line.split()) for line in capsys.readouterr().err.splitlines())
-    assert first == "engine starting"
+    assert first == "Engine starting"
     assert any(line.startswith("blame 100%") for line in rest)
 
 
