@@ -115,3 +115,34 @@ def test_that_layers_in_front_of_functions_and_the_functions_are_in_their_module
     assert [row.module for row in layers] == ["0", "2", "5"]
     functions = {(row.module, row.root) for row in report.operations if row.operator == "LUT"}
     assert functions >= {("1", "hardswish"), ("3", "gelu"), ("6", "tanh")}
+
+
+CLAMPED = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 3)
+
+    def forward(self, x):
+        kept = self.first(x).relu()
+        return self.second(kept) + kept[:, :4, 1:-1, 1:-1]
+
+
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(1, 3, 16, 16),)
+"""
+
+
+def test_that_a_layer_whose_relu_is_written_in_forward_is_in_its_own_module(engine):
+    (engine.folder / "clamped.py").write_text(CLAMPED)
+    made = project("clamped.py:net")
+    assert engine.run(made, "lower") == "done", engine.failure
+    (report,) = engine.result(made, "lower").vela
+    layers = [row for row in report.operations if row.weight_bytes and row.macs]
+    assert [row.module for row in layers] == ["first", "second"]
+    assert {row.module for row in report.operations if row.operator == "Clamp"} <= {""}

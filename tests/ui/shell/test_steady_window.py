@@ -14,6 +14,7 @@ from ui.shared.problem_list import Problem
 from ui.shell.app import Workbench
 from ui.shell.main_window import LEAST, SIZE, MainWindow
 from ui.shell.start import show_frame
+from ui.state.notices import Action
 from ui.state.settings import LAST, Settings
 from workbench.deploy.firmware_files import file_stem
 from workbench.errors import ErrorInfo, WorkbenchError
@@ -109,3 +110,15 @@ def test_that_the_report_and_the_firmware_note_have_different_names(opened, qtbo
     stem = file_stem(opened.document.project.name)
     assert Path(name).name not in {f"{stem}.html", f"{stem}.md"}
     assert Path(name).suffix == ".html"
+
+
+def test_that_a_question_about_the_former_project_leaves_with_it(opened, qtbot, notices, project_file):
+    asked = []
+    opened.notices.question("Another program changed net.", "", [Action("Reload", lambda: asked.append(1))])
+    notices.take("Another program changed net.")
+    qtbot.waitUntil(lambda: len(opened.window.toasts.shown) == 1)
+    other = project_file.with_name("other.qwb")
+    other.write_bytes(project_file.read_bytes())
+    opened.files.open_path(other)
+    qtbot.waitUntil(lambda: opened.session.planned)
+    assert not any(toast.notice.level == "question" for toast in opened.window.toasts.shown)

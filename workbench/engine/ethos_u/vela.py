@@ -34,8 +34,10 @@ _INSIDE = ("sram", *_BUFFERS)
 _TENSORS = "tensors"
 # Tensors added by Vela (layout changes) are named #1234, with a new number at every run.
 _INTERNAL = "(added by Vela)"
-# Vela's name of a function that is read from a table, and TOSA's operators around one.
-_TABLE_LOOKUP, _TABLE, _RESHAPE = "LUT", "tosa.TABLE.default", "tosa.RESHAPE.default"
+_RESHAPE = "tosa.RESHAPE.default"
+# Vela's names of operations that are fused with the one before, with their operators of TOSA.
+_LAST = {"LUT": "tosa.TABLE.default", "Clamp": "tosa.CLAMP.default"}
+# Operators that may follow them inside.
 _PLAIN = frozenset(("tosa.RESCALE.default", _RESHAPE, "tosa.TRANSPOSE.default"))
 
 
@@ -202,17 +204,17 @@ def _with_origins(
 ) -> Iterator[tuple[Mapping[str, Any], Origin]]:
     """Yield each operation with its origin.
 
-    Operations that Vela fuses have the name of the last one's output. One in front of a table comes
-    from what the table is computed from.
+    Operations that Vela fuses have the name of the last one's output. One in front of a table or a
+    clamp comes from what that is computed from.
     """
-    fused = {row.get("name") for row in operations if row.get("operator") == _TABLE_LOOKUP}
+    fused = {row.get("name"): row["operator"] for row in operations if row.get("operator") in _LAST}
     for row in operations:
         origin = origin_named(str(row.get("name", "")), origins)
-        if row.get("name") in fused:
-            table = _upstream(origin, origins, _PLAIN)
-            if table.op == _TABLE:
-                before = origins.get(table.source, table)
-                origin = table if row["operator"] == _TABLE_LOOKUP else _upstream(before, origins, {_RESHAPE})
+        if (operator := fused.get(row.get("name"))) is not None:
+            last = _upstream(origin, origins, _PLAIN)
+            if last.op == _LAST[operator]:
+                before = origins.get(last.source, last)
+                origin = last if row["operator"] == operator else _upstream(before, origins, {_RESHAPE})
         yield row, origin
 
 
