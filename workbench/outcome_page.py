@@ -300,4 +300,4 @@ def _spent(lowered: LowerResult) -> Iterator[Bar]:
             spent[operation.module or OUTSIDE_MODULES] += operation.cycles
     total = sum(spent.values()) or 1
     for module, cycles in spent.most_common(_MOST_BARS):
-        yield Bar(name=module, text=f"{cycles / total:.0%}", share=cycles / total)
+        yield Bar(name=module, text=f"{100 * (cycles / total):.0f} %", share=cycles / total)

@@ -37,7 +37,7 @@ def sentence(view: StageView, empty: str, *, is_brief: bool = False) -> str:
     match view.state:
         case "running":
             verb = STAGES_BY_ID[view.id].verb
-            share = f" {view.fraction:.0%}" if view.fraction is not None else ""
+            share = f" {100 * view.fraction:.0f} %" if view.fraction is not None else ""
             return f"{verb}\u2026{share} {view.message}".strip()
         case "queued":
             return f"{view.title} is queued."
@@ -268,7 +268,7 @@ class StudyNote(QWidget):
 
 def job_text(job: Job) -> str:
     """Return what a job does now, how far it is, and its message."""
-    share = f" {job.progress:.0%}" if job.progress is not None else ""
+    share = f" {100 * job.progress:.0f} %" if job.progress is not None else ""
     return f"{job.stage_title or 'Preparing'}\u2026{share} {job.message}".strip()
 
 

@@ -29,7 +29,7 @@ def test_that_an_empty_panel_offers_to_calibrate_and_tells_how_far_it_is(opened,
     # A running calibration is told in place of ranges.
     engines.plays = [Play(hold="calibrate")]
     panel.context.run_to("calibrate")
-    qtbot.waitUntil(lambda: "50%" in note.label.text())
+    qtbot.waitUntil(lambda: "50 %" in note.label.text())
     assert "Calibrating" in note.label.text()
     assert not note.button.isVisible()
     opened.runner.cancel()

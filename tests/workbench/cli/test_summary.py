@@ -110,11 +110,11 @@ def test_that_the_efficiency_is_told_with_what_the_cycles_are_lost_to(told):
     near = report | {"ideal_cycles": 900, "efficiency": 0.9}
     time = {"ms": None, "sentence": "No time.", "beside": []}
     document = {**dumped("lower", vela=[near]), "time": time, "modules": [], "cycle_corrections": []}
-    assert "90% of the device's limit of 900 cycles" in told(lower=document)
+    assert "90 % of the device's limit of 900 cycles" in told(lower=document)
     module = {"module": "stem", "operations": 1, "cycles": 1000, "share": 1.0}
     far = module | {"ideal_cycles": 30, "efficiency": 0.03, "cause": "stride"}
     lines = told(lower=document | {"modules": [far]})
-    assert "stem: 3% of its limit, 970 cycles above it, most lost to stride above 3" in lines
+    assert "stem: 3 % of its limit, 970 cycles above it, most lost to stride above 3" in lines
 
 
 def test_that_rewrites_are_told_with_the_cycles_that_they_save(told):

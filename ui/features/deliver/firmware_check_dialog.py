@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFormLayout, QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFormLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QPushButton,
+    QTextBrowser,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui.shared.forms import PathField, WrappedLabel, make_primary
 from ui.shared.labels import Label
@@ -110,7 +118,8 @@ class FirmwareCheckDialog(CommandDialog):
         )
         self.model = FigureTableModel[NeedRow](COLUMNS, lambda r: f"{r.kind} {r.name}", self)
         self.table = FigureView("What the program needs", self.model, self, empty=_NOTHING)
-        self.answer = WrappedLabel(parent=self)
+        self.answer = QTextBrowser(self)
+        self.answer.setAccessibleName("Answer")
         self.check = QPushButton("Check", self)
         make_primary(self.check)
         self.check.clicked.connect(self._on_check_clicked)
@@ -141,9 +150,9 @@ class FirmwareCheckDialog(CommandDialog):
         layout.addWidget(about)
         layout.addLayout(form)
         layout.addWidget(self.table, 1)
-        layout.addWidget(self.answer)
+        layout.addWidget(self.answer, 1)
         layout.addLayout(row)
-        self.resize(720, 520)
+        self.resize(860, 620)
 
     def _show_state(self, *_: object) -> None:
         self.check.setText("Checking\u2026" if self.is_running else "Check")
@@ -157,9 +166,9 @@ class FirmwareCheckDialog(CommandDialog):
     def _on_succeeded(self, document: dict[str, Any]) -> None:
         self.model.set_rows(rows_of(document))
         self.table.set_look(self._theme, stale=False)
-        self.answer.setText(sentences_of(document))
+        self.answer.setPlainText(sentences_of(document))
         self.checked.emit(self.elf.text())
 
     def _on_failed(self, sentences: str) -> None:
         self.model.set_rows(())
-        self.answer.setText(sentences)
+        self.answer.setPlainText(sentences)
