@@ -14,9 +14,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtWidgets import QApplication, QTabWidget, QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 
-from tests.layout import findings
+from tests.layout import findings, pages
 from ui.shell.app import Workbench, begin
 from ui.shell.panels import PANELS
 from ui.shell.start import new_application, show_frame
@@ -33,7 +33,7 @@ DIALOGS = (
     "new", "recipe", "import_command", "preferences", "toolchains", "settings", "target", "plugins",
     "save_layout", "doctor", "about", "shortcuts", "glossary",
 )  # fmt: skip
-_SETTLE_S, _LONGEST_S = 0.4, 90.0
+_SETTLE_S, _FILLED_S, _LONGEST_S = 0.4, 3.0, 90.0
 
 
 @dataclass(frozen=True)
@@ -122,25 +122,21 @@ class Tour:
             if project is None or not row.is_offered(project):
                 continue
             panel = window.reveal(row.id)
-            self._look_at(panel, f"{name}-{row.id}")
-            for tabs in panel.findChildren(QTabWidget) if panel is not None else ():
-                self._walk_tabs(tabs, panel, f"{name}-{row.id}")
+            for title in pages(panel) if panel is not None else ():
+                page = f"-{title.lower().replace(' ', '-')}" if title else ""
+                self._look_at(panel, f"{name}-{row.id}{page}")
 
-    def _walk_tabs(self, tabs: QTabWidget, panel: QWidget, name: str) -> None:
-        """Look at the other pages of a panel."""
-        first = tabs.currentIndex()
-        for page in range(tabs.count()):
-            if page != first and tabs.isTabVisible(page) and tabs.isVisible():
-                tabs.setCurrentIndex(page)
-                title = tabs.tabText(page).lower().replace(" ", "-")
-                self._look_at(panel, f"{name}-{title}")
-        tabs.setCurrentIndex(first)
+    def _look_at(self, panel: QWidget, name: str) -> None:
+        """Make a picture of the window, and collect what is wrong in a panel.
 
-    def _look_at(self, panel: QWidget | None, name: str) -> None:
-        """Make a picture of the window, and collect what is wrong in a panel."""
+        A panel that is still being filled gets some time.
+        """
         self._rest()
+        end = time.monotonic() + _FILLED_S
+        while findings(panel) and time.monotonic() < end:
+            self._rest()
         self.workbench.window.grab().save(str(self._out / f"{name}.png"))
-        self.wrong += [f"{name}: {line}" for line in (findings(panel) if panel is not None else [])]
+        self.wrong += [f"{name}: {line}" for line in findings(panel)]
 
     def look_into(self, program: Path) -> None:
         """Open a compiled program of another project."""

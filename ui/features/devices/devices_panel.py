@@ -161,7 +161,7 @@ class DevicesPanel(Panel):
         self.plot.dot_chosen.connect(self._on_dot_chosen)
         self.heat = HeatMapModel(lambda: self.context.theme, self)
         titles = [f"{title}, estimated (Vela)" for title, _, _ in FIGURES]
-        self.map = HeatMap(self.heat, titles, self)
+        self.map = HeatMap(self.heat, titles, NO_POINTS, self)
         self.map.figure_chosen.connect(self.heat.show_figure)
         self.map.cell_chosen.connect(self._on_cell_chosen)
         self._make_head()

@@ -240,5 +240,5 @@ def _note(task: TaskQuality) -> str:
         return "The samples that lose most."
     return (
         f"Over all samples {task.lost} objects of the float model are lost and {task.added} are "
-        "new; those are red. Measured on host (PyTorch)."
+        "new; those are red. Measured in PyTorch."
     )

@@ -92,7 +92,7 @@ class RangesPanel(ResultPanel):
         samples = shown.value.samples
         times = f"{samples} sample{'s' if samples != 1 else ''}"
         on = shown.value.calibrated_on
-        self.origin.setText(f"{times} of {on}, measured on host (PyTorch)")
+        self.origin.setText(f"{times} of {on}, measured in PyTorch")
         self.origin.setToolTip(literal(self.origin.text()))
         self.warning.setVisible(on == EXAMPLE_ONLY)
 

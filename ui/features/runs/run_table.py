@@ -32,7 +32,7 @@ def describe_run(run: Run) -> str:
     lines = [f"Run {run.number}, {when(run)}", rules_line(run)]
     if run.quality.samples:
         text = f"{run.accuracy_name}  {accuracy_text(run)}"
-        lines.append(f"{text}, measured on host (PyTorch)")
+        lines.append(f"{text}, measured in PyTorch")
     if run.cost is not None:
         lines.append(
             f"{count(run.cost.cycles)} cycles, SRAM {size(run.cost.sram_bytes)}, "
@@ -89,7 +89,7 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         "Accuracy",
         lambda r: accuracy_text(r.run),
         lambda r: r.run.accuracy,
-        "Custom metric, else top-1, else SQNR; measured on host (PyTorch)",
+        "Custom metric, else top-1, else SQNR; measured in PyTorch",
     ),
     Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),
     Column(

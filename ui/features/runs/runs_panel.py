@@ -176,7 +176,7 @@ class RunsPanel(Panel):
             if point is not None
         ]
         unit = f"{name} [dB]" if name == "SQNR" else name
-        self.plot.render_dots(dots, f"{unit}, measured on host")
+        self.plot.render_dots(dots, f"{unit}, measured in PyTorch")
         self.plot.setVisible(bool(dots))
         text = f"Dot size: SRAM. Line: Pareto front. {CPU_WORDS} Drag the dashed lines to filter."
         project = self.context.document.project
