@@ -179,7 +179,9 @@ class AccuracyPanel(ResultPanel):
             _ADDED, BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
         )
         self.samples = FigureTableModel(SAMPLE_COLUMNS, describe_sample, self)
-        self.sample_table = FigureView("Worst samples", self.samples, content)
+        self.sample_table = FigureView(
+            "Worst samples", self.samples, content, empty="No figures of single samples."
+        )
         self.sample_table.setToolTip("Double-click a row to show the sample.")
         self.sample_table.activated.connect(lambda index: self._look_at(index.row()))
         top = QVBoxLayout(content)

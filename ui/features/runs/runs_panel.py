@@ -99,7 +99,7 @@ class RunsPanel(Panel):
         head.addWidget(self.compare)
         head.addWidget(self.restore)
         left = _stack(self, head, self.banner, self.none, self.table)
-        right = _stack(self, self.plot_note, self.plot)
+        right = self._side = _stack(self, self.plot_note, self.plot)
         split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         for part in (left, right):
             split.addWidget(part)
@@ -181,7 +181,9 @@ class RunsPanel(Panel):
         text = f"Dot size: SRAM. Line: Pareto front. {CPU_WORDS} Drag the dashed lines to filter."
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
-        self.plot_note.setText(text if dots else why or NO_COST)
+        # A target without estimates has no plot, and its table gets the room.
+        self._side.setVisible(not why)
+        self.plot_note.setText(text if dots else NO_COST)
 
     def _chosen(self) -> list[Run]:
         rows = [self.model.row_at(row) for row in self.table.chosen_rows()]
