@@ -96,6 +96,10 @@ class SamplePanel(Panel):
         self.chosen.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.show_button = QPushButton("Show", self)
         self.show_button.clicked.connect(self._on_show)
+        # The same button below the text, while there is nothing else.
+        self.begin = QPushButton("Show", self)
+        self.begin.setProperty("primary", True)
+        self.begin.clicked.connect(self.show_button.click)
         self.note = StudyNote("", self)
         self.note.setContentsMargins(8, 0, 8, 0)
         self.note.place_asked.connect(context.notices.place_asked)
@@ -174,7 +178,11 @@ class SamplePanel(Panel):
         self.chosen.setVisible(is_empty)
         self.chosen.setText(SHOW_TEXT.format(self._tensor) if self._tensor else EMPTY_TEXT)
         self._split.setVisible(not is_empty)
-        self.show_button.setEnabled(bool(self._tensor) and self.study.job is None)
+        can_show = bool(self._tensor) and self.study.job is None
+        self.show_button.setEnabled(can_show)
+        self.begin.setVisible(is_empty and can_show)
+        side = Qt.AlignmentFlag.AlignBottom if can_show else Qt.AlignmentFlag.AlignVCenter
+        self.chosen.setAlignment(side | Qt.AlignmentFlag.AlignHCenter)
         self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)
 
     def _node_of(self, selected: Selected) -> str:
@@ -247,6 +255,7 @@ class SamplePanel(Panel):
         layout.setSpacing(2)
         layout.addLayout(bar)
         layout.addWidget(self.chosen, 1)
+        layout.addWidget(self.begin, 1, Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignTop)
         layout.addWidget(self.note)
         layout.addWidget(split, 1)
 

@@ -281,7 +281,7 @@ class SearchPanel(Panel):
         else:
             summary = self._summary(result) if result is not None else ""
             self.note.render_study(self.study, summary)
-        self.note.set_alone(alone=result is None)
+        self.note.set_alone(alone=result is None, start=None if self.study.job else self.start)
         self._split.setVisible(result is not None)
         self._dots = result.measured() if result is not None else []
         self._front = [c for c in result.front() if c.is_within] if result is not None else []

@@ -140,7 +140,7 @@ class SensitivityPanel(Panel):
         self.measure.setEnabled(bool(job) or not is_done)
         self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
         self.note.render_study(self.study, self._summary(result) if result is not None else "")
-        self.note.set_alone(alone=result is None)
+        self.note.set_alone(alone=result is None, start=None if job else self.measure)
         self._split.setVisible(result is not None)
         if result is None:
             self._shown = []

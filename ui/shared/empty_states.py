@@ -225,17 +225,42 @@ class StudyNote(QWidget):
         self.label.setWordWrap(True)
         self.link = PlaceButton(self)
         self.link.place_asked.connect(self.place_asked)
-        layout = QHBoxLayout(self)
+        self.button = QPushButton(self)
+        self.button.setProperty("primary", True)
+        self.button.clicked.connect(self._on_clicked)
+        self.button.hide()
+        self._start: QPushButton | None = None
+        row = QHBoxLayout()
+        row.addWidget(self.label, 1)
+        row.addWidget(self.link)
+        layout = self._column = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.label, 1)
-        layout.addWidget(self.link)
+        layout.addStretch(0)
+        layout.addLayout(row)
+        layout.addWidget(self.button, 0, Qt.AlignmentFlag.AlignHCenter)
+        layout.addStretch(0)
+
+    def _on_clicked(self) -> None:
+        if self._start is not None:
+            self._start.click()
 
     def text(self) -> str:
         """Return the shown text."""
         return self.label.text()
 
-    def set_alone(self, *, alone: bool) -> None:
-        """Centre the text while there is nothing below it."""
+    def set_alone(self, *, alone: bool, start: QPushButton | None = None) -> None:
+        """Centre the text while there is nothing below it.
+
+        Args:
+            alone: Whether there is nothing below it.
+            start: The button that starts the study, which is offered below the text as well.
+        """
+        self._start = start
+        self.button.setVisible(alone and start is not None and start.isEnabled())
+        if start is not None:
+            self.button.setText(start.text())
+        for end in (0, self._column.count() - 1):
+            self._column.setStretch(end, int(alone))
         side = Qt.AlignmentFlag.AlignHCenter if alone else Qt.AlignmentFlag.AlignLeft
         self.label.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
         policy = QSizePolicy.Policy
