@@ -20,7 +20,7 @@ from workbench.api import JSON_VERSION
 from workbench.errors import ErrorInfo
 from workbench.escaping import for_terminal, one_line
 from workbench.pipeline.cache import Cache, default_root
-from workbench.pipeline.stages import STAGES_BY_ID
+from workbench.pipeline.stages import title_of_job
 from workbench.protocol import (
     Event,
     LogLine,
@@ -298,28 +298,23 @@ class ProgressPrinter:
         """Print an event, if it says something for people."""
         match event:
             case StageStarted():
-                self._progress.update(_title(event), None, "")
+                self._progress.update(title_of_job(event.stage), None, "")
             case StageProgress():
-                self._progress.update(_title(event), event.fraction, event.message)
+                self._progress.update(title_of_job(event.stage), event.fraction, event.message)
             case StudyProgress():
                 share = event.done / event.total if event.total else None
                 self._progress.update(event.study, share, event.message)
             case StageFinished():
                 state = "cached" if event.cached else "done"
-                self._progress.line(f"{_title(event):>12}  {state:<7} {event.elapsed_s:7.2f} s")
+                self._progress.line(f"{title_of_job(event.stage):>12}  {state:<7} {event.elapsed_s:7.2f} s")
             case StageSkipped():
-                self._progress.line(f"{_title(event):>12}  skipped  {event.reason}")
+                self._progress.line(f"{title_of_job(event.stage):>12}  skipped  {event.reason}")
             case StageFailed():
-                self._progress.line(f"{_title(event):>12}  failed  {event.elapsed_s:7.2f} s")
+                self._progress.line(f"{title_of_job(event.stage):>12}  failed  {event.elapsed_s:7.2f} s")
             case LogLine() if event.level in {"warning", "error"} or self._verbose:
                 self._progress.line(f"{event.level}: {event.text}")
             case _:
                 pass
-
-
-def _title(event: StageStarted | StageProgress | StageFinished | StageSkipped | StageFailed) -> str:
-    """Return what the window calls the stage of an event, too."""
-    return STAGES_BY_ID[event.stage].title
 
 
 def job_options(options: argparse.Namespace, cache: Cache) -> api.JobOptions:

@@ -28,7 +28,7 @@ from workbench.cli.output import (
     shown_path,
 )
 from workbench.errors import ErrorInfo, Place
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID, optional_stages
+from workbench.pipeline.stages import STAGES, optional_stages, title_of_job
 from workbench.project.gate import FIGURES
 from workbench.results import ModuleCycles, TensorQuality, TosaExecutors, VelaReport
 from workbench.targets import target_of
@@ -143,7 +143,7 @@ def _next_steps(result: api.RunResult, last: str, project: Path) -> list[str]:
 
 def _report(result: api.RunResult, last: str, project: Path, *, as_json: bool) -> int:
     for stage in result.stages:
-        print_infos(stage.errors, f"{STAGES_BY_ID[stage.id].title} failed")
+        print_infos(stage.errors, f"{title_of_job(stage.id)} failed")
     if result.history_problem is not None:
         print_infos([result.history_problem], "warning")
     if as_json:

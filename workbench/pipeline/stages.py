@@ -129,6 +129,11 @@ STAGES: tuple[Stage, ...] = (
 STAGES_BY_ID: Mapping[StageId, Stage] = {stage.id: stage for stage in STAGES}
 
 
+def title_of_job(job: str) -> str:
+    """Return what the window calls a stage; a study is called by its id."""
+    return next((stage.title for stage in STAGES if stage.id == job), job)
+
+
 def stages_until(stage_id: StageId) -> list[StageId]:
     """Return all stages up to and including ``stage_id``, in order."""
     ids = [stage.id for stage in STAGES]
