@@ -51,7 +51,7 @@ def pages(root: QWidget) -> Iterator[str]:
     for tabs in root.findChildren(QTabWidget):
         first = tabs.currentIndex()
         for page in range(tabs.count()):
-            if page != first and tabs.isTabVisible(page) and tabs.isVisible():
+            if page != first and tabs.isTabVisible(page) and tabs.isTabEnabled(page) and tabs.isVisible():
                 tabs.setCurrentIndex(page)
                 yield tabs.tabText(page)
         tabs.setCurrentIndex(first)

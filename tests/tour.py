@@ -143,11 +143,11 @@ class Tour:
         self.workbench.programs.open(program)
         self._wait(lambda: bool(self.workbench.programs.windows))
         (window,) = self.workbench.programs.windows.values()
-        for page in range(window.tabs.count()):
-            window.tabs.setCurrentIndex(page)
+        for title in pages(window):
             self._rest()
-            title = window.tabs.tabText(page).lower().replace(" ", "-")
-            window.grab().save(str(self._out / f"program-{title}.png"))
+            name = f"program-{title.lower().replace(' ', '-') or 'first'}"
+            window.grab().save(str(self._out / f"{name}.png"))
+            self.wrong += [f"{name}: {line}" for line in findings(window)]
         window.close()
 
     def end(self) -> None:
