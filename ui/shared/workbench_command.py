@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QDialog, QWidget
 from workbench import interpreter
 
 _KILL_MS = 5_000
-# What the command line prints last if it fails, before where the log is.
-_ERROR = re.compile(r"^error: (.*?)(?:\nLog: .*)?\Z", re.DOTALL | re.MULTILINE)
+# How lines of a problem begin, the first and others.
+_LABEL = re.compile(r"^(?:error|failed): ", re.MULTILINE)
 
 
 class WorkbenchCommand(QObject):
@@ -88,13 +88,19 @@ class WorkbenchCommand(QObject):
         if isinstance(document, dict) and "error" not in document:
             self.succeeded.emit(document)
         else:
-            error = _ERROR.search(self._problem.strip())
-            self.failed.emit(error.group(1) if error else self._problem.strip() or "Stopped.")
+            self.failed.emit(_sentences(self._problem) or "Stopped.")
 
     def _on_error(self, error: QProcess.ProcessError) -> None:
         if error == QProcess.ProcessError.FailedToStart:
             self.changed.emit()
             self.failed.emit(self._process.errorString())
+
+
+def _sentences(printed: str) -> str:
+    """Return the problem in what a verb printed: without its progress, and without where the log is."""
+    text = printed.partition("\nLog: ")[0].strip()
+    first = _LABEL.search(text)
+    return _LABEL.sub("", text[first.start() :] if first else text)
 
 
 class CommandDialog(QDialog):
