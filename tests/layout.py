@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
     QSplitter,
     QSplitterHandle,
     QTabBar,
+    QTabWidget,
     QToolButton,
     QWidget,
 )
@@ -42,6 +43,18 @@ def findings(root: QWidget) -> list[str]:
         lines += [f"{_name(widget)}: {what}" for what in (*_cut(widget), *_empty(widget))]
         lines += _overlaps(widget)
     return lines
+
+
+def pages(root: QWidget) -> Iterator[str]:
+    """Show every page of the tabs inside a widget; yield "" for the first ones, then each title."""
+    yield ""
+    for tabs in root.findChildren(QTabWidget):
+        first = tabs.currentIndex()
+        for page in range(tabs.count()):
+            if page != first and tabs.isTabVisible(page) and tabs.isTabEnabled(page) and tabs.isVisible():
+                tabs.setCurrentIndex(page)
+                yield tabs.tabText(page)
+        tabs.setCurrentIndex(first)
 
 
 def _shown(root: QWidget) -> Iterator[QWidget]:

@@ -14,20 +14,26 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QWidget
 
-from tests.layout import findings
+from tests.layout import findings, pages
 from ui.shell.app import Workbench, begin
 from ui.shell.panels import PANELS
 from ui.shell.start import new_application, show_frame
 
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "resources" / "samples"
+NETWORKS = ROOT / "tests" / "tour_networks.py"
 FOREIGN = ROOT / "tests" / "data" / "programs" / "u85.pte"
 # 1600 x 1000 with a scale of 1.5 has 1066 x 666 pixels of the layout.
 SIZES = ((1280, 720), (1066, 666), (1600, 1000), (2560, 1440))
 THEMES = ("dark", "light")
-_SETTLE_S, _LONGEST_S = 0.4, 90.0
+# Actions that open a dialog or a window.
+DIALOGS = (
+    "new", "recipe", "import_command", "preferences", "toolchains", "settings", "target", "plugins",
+    "save_layout", "doctor", "about", "shortcuts", "glossary",
+)  # fmt: skip
+_SETTLE_S, _FILLED_S, _LONGEST_S = 0.4, 3.0, 90.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Stop:
     name: str
     sample: str = ""
     model: str = ""
+    shape: str = "1,3,32,32"
     target: str = "ethos-u55-128"
     everywhere: bool = False
 
@@ -45,39 +52,10 @@ STOPS = (
     Stop("digits", sample="digits", everywhere=True),
     Stop("detector", sample="detector"),
     Stop("u-net", model="unet"),
+    Stop("transformer", model="transformer", shape="1,32,16", target="ethos-u85-256"),
     Stop("nnpa", model="unet", target="nnpa"),
     Stop("formats", model="unet", target="formats"),
 )
-MODEL = '''import torch
-from torch import nn
-from torch.nn import functional
-
-
-class UNet(nn.Module):
-    """A U-Net of two levels, whose skips are joined with cat."""
-
-    def __init__(self):
-        super().__init__()
-        self.down = nn.ModuleList([nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)])
-        self.bottom = nn.Conv2d(16, 16, 3, padding=1)
-        self.up = nn.ModuleList([nn.Conv2d(32, 8, 3, padding=1), nn.Conv2d(16, 2, 1)])
-
-    def forward(self, x):
-        skips = []
-        for down in self.down:
-            x = functional.relu(down(x))
-            skips.append(x)
-            x = functional.max_pool2d(x, 2)
-        x = functional.relu(self.bottom(x))
-        for up in self.up:
-            x = up(torch.cat((functional.interpolate(x, scale_factor=2.0), skips.pop()), 1))
-        return x
-
-
-def unet():
-    torch.manual_seed(0)
-    return UNet().eval()
-'''
 
 
 def workbench(*arguments: object) -> None:
@@ -93,10 +71,10 @@ def prepared(stop: Stop, folder: Path) -> Path:
         path = next(home.glob("*.qwb"))
     else:
         home.mkdir(parents=True)
-        (home / "model.py").write_text(MODEL)
+        shutil.copy(NETWORKS, home / "model.py")
         path = home / f"{stop.name}.qwb"
         model = f"model.py:{stop.model}"
-        workbench("new", path, "--model", model, "--input-shape", "1,3,32,32", "--target", stop.target)
+        workbench("new", path, "--model", model, "--input-shape", stop.shape, "--target", stop.target)
     workbench("run", path, "--trust")
     return path
 
@@ -117,8 +95,23 @@ class Tour:
         sizes = SIZES if stop.everywhere else SIZES[1:3]
         for size in sizes:
             for theme in THEMES:
-                if stop.everywhere or (size == SIZES[1]) == (theme == "light"):
-                    self._walk(f"{stop.name}-{size[0]}x{size[1]}-{theme}", size, theme)
+                self._walk(f"{stop.name}-{size[0]}x{size[1]}-{theme}", size, theme)
+        if stop.everywhere:
+            self._walk_dialogs(stop.name)
+
+    def _walk_dialogs(self, name: str) -> None:
+        """Look at the dialogs of the menus in both themes."""
+        window = self.workbench.window
+        for theme in THEMES:
+            self.workbench.context.appearance.switch(theme)
+            for action in DIALOGS:
+                window.actions_by_id[action].trigger()
+                self._rest()
+                for shown in self._application.topLevelWidgets():
+                    if shown is not window and shown.isVisible() and shown.isWindow():
+                        shown.grab().save(str(self._out / f"{name}-dialog-{theme}-{action}.png"))
+                        self.wrong += [f"{name} {theme} {action}: {line}" for line in findings(shown)]
+                        shown.close()
 
     def _walk(self, name: str, size: tuple[int, int], theme: str) -> None:
         window, project = self.workbench.window, self.workbench.document.project
@@ -129,21 +122,32 @@ class Tour:
             if project is None or not row.is_offered(project):
                 continue
             panel = window.reveal(row.id)
+            for title in pages(panel) if panel is not None else ():
+                page = f"-{title.lower().replace(' ', '-')}" if title else ""
+                self._look_at(panel, f"{name}-{row.id}{page}")
+
+    def _look_at(self, panel: QWidget, name: str) -> None:
+        """Make a picture of the window, and collect what is wrong in a panel.
+
+        A panel that is still being filled gets some time.
+        """
+        self._rest()
+        end = time.monotonic() + _FILLED_S
+        while findings(panel) and time.monotonic() < end:
             self._rest()
-            window.grab().save(str(self._out / f"{name}-{row.id}.png"))
-            lines = findings(panel) if panel is not None else []
-            self.wrong += [f"{name} {row.id}: {line}" for line in lines]
+        self.workbench.window.grab().save(str(self._out / f"{name}.png"))
+        self.wrong += [f"{name}: {line}" for line in findings(panel)]
 
     def look_into(self, program: Path) -> None:
         """Open a compiled program of another project."""
         self.workbench.programs.open(program)
         self._wait(lambda: bool(self.workbench.programs.windows))
         (window,) = self.workbench.programs.windows.values()
-        for page in range(window.tabs.count()):
-            window.tabs.setCurrentIndex(page)
+        for title in pages(window):
             self._rest()
-            title = window.tabs.tabText(page).lower().replace(" ", "-")
-            window.grab().save(str(self._out / f"program-{title}.png"))
+            name = f"program-{title.lower().replace(' ', '-') or 'first'}"
+            window.grab().save(str(self._out / f"{name}.png"))
+            self.wrong += [f"{name}: {line}" for line in findings(window)]
         window.close()
 
     def end(self) -> None:

@@ -6,6 +6,7 @@ The window shows them after a run, and the report begins with them.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +15,7 @@ from workbench.analysis.gate import limit_words
 from workbench.analysis.silicon import time_of
 from workbench.deploy.fitting import sentence
 from workbench.project.frozen import Frozen
-from workbench.results import EvaluateResult, LowerResult, VerifyResult
+from workbench.results import OUTSIDE_MODULES, EvaluateResult, LowerResult, VerifyResult
 from workbench.targets import has_stage
 from workbench.targets.ethos_u.efficiency import efficiency_text
 
@@ -31,6 +32,8 @@ AnswerId = Literal["accurate", "correct", "fits", "fast"]
 AnswerState = Literal["met", "missed", "doubtful", "open"]
 _KIB = 1024
 _MOST_BARS = 5
+# A number in the name of a module: that of a block among its like.
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 # An SQNR of this and more fills its bar [dB].
 _FULL_DB = 60.0
 _MEMORY_LIMITS, _TIME_LIMITS = {"sram", "flash", "pte_bytes"}, {"ms", "cycles", "cpu_ops"}
@@ -293,11 +296,16 @@ def _fast(lowered: LowerResult | None, limits: Sequence[Limit]) -> Answer:
 
 
 def _spent(lowered: LowerResult) -> Iterator[Bar]:
-    """Yield the modules that take most cycles."""
+    """Yield the modules that take most cycles, alike blocks together where no few modules do."""
     spent: Counter[str] = Counter()
     for report in lowered.vela:
         for operation in report.operations:
-            spent[operation.module or "(no module)"] += operation.cycles
+            spent[operation.module or OUTSIDE_MODULES] += operation.cycles
     total = sum(spent.values()) or 1
+    if 2 * sum(cycles for _, cycles in spent.most_common(_MOST_BARS)) < total:
+        alike: Counter[str] = Counter()
+        for module, cycles in spent.items():
+            alike[_NUMBER.sub("*", module)] += cycles
+        spent = alike
     for module, cycles in spent.most_common(_MOST_BARS):
-        yield Bar(name=module, text=f"{cycles / total:.0%}", share=cycles / total)
+        yield Bar(name=module, text=f"{100 * (cycles / total):.0f} %", share=cycles / total)

@@ -231,7 +231,7 @@ class Findings:
 
     @property
     def gate(self) -> GateResult | None:
-        """Whether the program is compiled right."""
+        """Whether the program is compiled correctly."""
         return self.answers.gate if self.answers is not None else None
 
     @property

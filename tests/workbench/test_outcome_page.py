@@ -112,3 +112,23 @@ def test_that_figures_that_are_not_finite_have_no_bar():
 def test_that_a_target_without_a_compiler_has_the_answers_it_can_have():
     project = edits.set_target(make_project(), TargetChoice(id="formats"))
     assert list(answers(project)) == ["accurate"]
+
+
+def spent(modules):
+    """Return the bars of a program whose modules take these cycles."""
+    lowered = result_of("lower")
+    like = lowered.vela[0].operations[0]
+    rows = tuple(like.model_copy(update={"module": name, "cycles": count}) for name, count in modules.items())
+    report = lowered.vela[0].model_copy(update={"operations": rows})
+    bars = answers(lower=lowered.model_copy(update={"vela": (report,)}))["fast"].bars
+    return {bar.name: bar.text for bar in bars}
+
+
+def test_that_cycles_are_those_of_modules_and_of_alike_blocks_where_no_few_modules_take_most():
+    few = spent({"features.0": 500, "features.1": 300, "head": 200})
+    assert few == {"features.0": "50 %", "features.1": "30 %", "head": "20 %"}
+    many = spent(
+        {f"layers.{n}.{part}": cycles for n in range(24) for part, cycles in (("mlp", 30), ("norm_1", 10))}
+        | {"embed": 40}
+    )
+    assert many == {"layers.*.mlp": "72 %", "layers.*.norm_1": "24 %", "embed": "4 %"}

@@ -42,6 +42,8 @@ NOTHING = "Calibrate to evaluate number formats on observed values."
 NO_TENSOR = "No quantized tensors. Assign a precision first."
 # Least width of the panel with the form beside the histogram, and width of the form there.
 _WIDE_PX, _FORM_PX = 560, 350
+# Room for the scroll bar of the form.
+_BAR_PX = 18
 # Height of the histogram and its figures where the form is above them and needs more room.
 _SEEN_PX = 230
 _ROLES: dict[str, Role] = {"x": "data", "w": "weight", "b": "bias"}
@@ -147,9 +149,17 @@ class FormatsPanel(Panel):
             self._split.setOrientation(orientation)
             if is_wide:
                 self._split.setSizes([_FORM_PX, self.width() - _FORM_PX])
-        if not is_wide:
+        if is_wide:
+            self._widen_form()
+        else:
             form = min(self._side.sizeHint().height(), self.height() - _SEEN_PX)
             self._split.setSizes([form, self.height() - form])
+
+    def _widen_form(self) -> None:
+        """Give the form the width of its fields, which depend on the format."""
+        needed, now = self._side.minimumSizeHint().width() + _BAR_PX, self._split.sizes()[0]
+        if self._split.orientation() == Qt.Orientation.Horizontal and now < needed:
+            self._split.setSizes([needed, max(self.width() - needed, 1)])
 
     def _read(self, folder: Path | None) -> None:
         self._rows, self._arrays = [], {}
@@ -195,6 +205,7 @@ class FormatsPanel(Panel):
         theme = self.context.theme
         self.back.setEnabled(self._is_own)
         self._show_state()
+        self._widen_form()
         self.none.setVisible(row is None)
         self.chart.setVisible(row is not None)
         if row is None:

@@ -165,9 +165,11 @@ class HelpWindow(QWidget):
         else:
             QDesktopServices.openUrl(target)
 
-    def _on_source_changed(self, _source: QUrl) -> None:
+    def _on_source_changed(self, source: QUrl) -> None:
+        # The browser itself still has the former source.
+        page = Path(source.toLocalFile())
         for item in self._items():
-            if Path(item.data(0, _PATH)) == self.page:
+            if Path(item.data(0, _PATH)) == page:
                 self.pages.blockSignals(True)
                 self.pages.setCurrentItem(item)
                 self.pages.blockSignals(False)

@@ -297,7 +297,7 @@ class InspectorPanel(Panel):
         node = snapshot.nodes_by_id.get(node_id) if snapshot else None
         yield f"<h3>{escape(node_id)}</h3>"
         if node is None or snapshot is None:
-            yield "<p>This operation exists only after quantization or lowering.</p>"
+            yield "<p>This operation exists only after quantization or compilation.</p>"
             return
         facts: Facts = [("Operator", escape(node.op))]
         if node.module:

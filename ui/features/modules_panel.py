@@ -79,6 +79,10 @@ class ModuleTree(QTreeView):
     def _share_width(self) -> None:
         """Fit columns to their texts. If space is short, elide types, then names, then configs."""
         given = {c: min(max(w, _LEAST_PX[c]), _WIDEST_PX) for c, w in self._wanted.items()}
+        if Column.PARAMETERS in given:
+            # It is never narrowed, so that it has room for its title in every font.
+            title = self.header().sectionSizeHint(Column.PARAMETERS)
+            given[Column.PARAMETERS] = max(given[Column.PARAMETERS], title)
         room = self.viewport().width()
         for column in (Column.TYPE, Column.MODULE, Column.CONFIG) if given else ():
             over = sum(given.values()) - room

@@ -47,7 +47,7 @@ TITLES = {
     "float": "Float",
     "quantized": "Quantized (PyTorch)",
     "integer": "Integer (TOSA model)",
-    "compiled": "Compiled (executed, no device)",
+    "compiled": "Compiled (executed on the simulator)",
 }
 EMPTY_TEXT = "Evaluate to choose a tensor, or select one in the graph, and press Show."
 SHOW_TEXT = (
@@ -90,12 +90,9 @@ class SamplePanel(Panel):
         self.channel.valueChanged.connect(self._draw)
         self.difference = QCheckBox("Difference from float", self)
         self.difference.clicked.connect(self._draw)
-        self.chosen = Label(EMPTY_TEXT, self)
-        self.chosen.setWordWrap(True)
-        self.chosen.setObjectName("Hint")
-        self.chosen.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.show_button = QPushButton("Show", self)
         self.show_button.clicked.connect(self._on_show)
+        self._make_empty()
         self.note = StudyNote("", self)
         self.note.setContentsMargins(8, 0, 8, 0)
         self.note.place_asked.connect(context.notices.place_asked)
@@ -106,6 +103,15 @@ class SamplePanel(Panel):
         self.answers = WrappedLabel(parent=self)
         self.histogram = SidesPlot(SIDES, self)
         self._arrange()
+
+    def _make_empty(self) -> None:
+        """Create what is shown without a result: a text, and the button Show once more below it."""
+        self.chosen = Label(EMPTY_TEXT, self)
+        self.chosen.setWordWrap(True)
+        self.chosen.setObjectName("Hint")
+        self.begin = QPushButton("Show", self)
+        self.begin.setProperty("primary", True)
+        self.begin.clicked.connect(self.show_button.click)
 
     def refresh(self) -> None:
         if self.study.options:
@@ -174,7 +180,11 @@ class SamplePanel(Panel):
         self.chosen.setVisible(is_empty)
         self.chosen.setText(SHOW_TEXT.format(self._tensor) if self._tensor else EMPTY_TEXT)
         self._split.setVisible(not is_empty)
-        self.show_button.setEnabled(bool(self._tensor) and self.study.job is None)
+        can_show = bool(self._tensor) and self.study.job is None
+        self.show_button.setEnabled(can_show)
+        self.begin.setVisible(is_empty and can_show)
+        side = Qt.AlignmentFlag.AlignBottom if can_show else Qt.AlignmentFlag.AlignVCenter
+        self.chosen.setAlignment(side | Qt.AlignmentFlag.AlignHCenter)
         self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)
 
     def _node_of(self, selected: Selected) -> str:
@@ -220,13 +230,6 @@ class SamplePanel(Panel):
         bar.setContentsMargins(8, 4, 8, 2)
         bar.addWidget(controls)
         self.chosen.setContentsMargins(8, 0, 8, 0)
-        beside = QWidget(self)
-        beside.setFixedWidth(_INPUT_PX)
-        column = QVBoxLayout(beside)
-        column.setContentsMargins(8, 0, 0, 0)
-        column.addWidget(Label("Input", beside))
-        column.addWidget(self.input, 1)
-        column.addWidget(self.answers)
         sides = QWidget(self)
         self._pictures = QGridLayout(sides)
         self._pictures.setContentsMargins(8, 0, 8, 0)
@@ -235,7 +238,7 @@ class SamplePanel(Panel):
         top = QWidget(self)
         row = QHBoxLayout(top)
         row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(beside)
+        row.addWidget(self._built_input())
         row.addWidget(sides, 1)
         for number, half in enumerate((top, self.histogram)):
             split.addWidget(half)
@@ -247,11 +250,22 @@ class SamplePanel(Panel):
         layout.setSpacing(2)
         layout.addLayout(bar)
         layout.addWidget(self.chosen, 1)
+        layout.addWidget(self.begin, 1, Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignTop)
         layout.addWidget(self.note)
         layout.addWidget(split, 1)
 
-    def _draw(self) -> None:
+    def _built_input(self) -> QWidget:
+        """Return the input of the sample, with what the programs predict below it."""
+        beside = QWidget(self)
+        beside.setFixedWidth(_INPUT_PX)
+        column = QVBoxLayout(beside)
+        column.setContentsMargins(8, 0, 0, 0)
+        column.addWidget(Label("Input", beside))
+        column.addWidget(self.input, 1)
+        column.addWidget(self.answers)
+        return beside
 
+    def _draw(self) -> None:
         values = self._values
         is_difference = self.difference.isChecked() and "float" in values
         shown = {s: v - values["float"] if is_difference else v for s, v in values.items()}

@@ -126,7 +126,7 @@ class LimitForm(FlowRow):
             self.accuracy.clear()
         self._scale = 100.0 if is_share else 1.0
         self.unit.setText(unit)
-        self.accuracy.setToolTip(literal(f"Least {name or 'accuracy'}, measured on host"))
+        self.accuracy.setToolTip(literal(f"Least {name or 'accuracy'}, measured in PyTorch"))
 
     def _field(self, label: str, meaning: str) -> QLineEdit:
         field = QLineEdit(self)
@@ -281,7 +281,7 @@ class SearchPanel(Panel):
         else:
             summary = self._summary(result) if result is not None else ""
             self.note.render_study(self.study, summary)
-        self.note.set_alone(alone=result is None)
+        self.note.set_alone(alone=result is None, start=None if self.study.job else self.start)
         self._split.setVisible(result is not None)
         self._dots = result.measured() if result is not None else []
         self._front = [c for c in result.front() if c.is_within] if result is not None else []
@@ -299,7 +299,7 @@ class SearchPanel(Panel):
             )
             for c in self._dots
         ]
-        self.plot.render_dots(dots, f"{name}, measured on host")
+        self.plot.render_dots(dots, f"{name}, measured in PyTorch")
         self.plot.render_trail([i for i, c in enumerate(self._dots) if c.origin == "staircase"])
         self.plot.set_stale(result is not None and not self.study.is_current)
         self._front_row.setVisible(bool(self._front))
@@ -360,7 +360,7 @@ class SearchPanel(Panel):
     def _lines(self, candidate: Candidate) -> list[str]:
         labels = self.context.model_index.resolution.modules
         lines = [
-            f"{candidate.accuracy_name} {_accuracy_text(candidate)}, measured on host",
+            f"{candidate.accuracy_name} {_accuracy_text(candidate)}, measured in PyTorch",
             f"{count(candidate.cycles)} cycles, SRAM {size(candidate.sram_bytes)}, flash "
             f"{size(candidate.flash_bytes)}, estimated",
             cpu_line(candidate.cpu_nodes or 0, candidate.cpu_cycles),

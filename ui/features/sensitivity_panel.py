@@ -135,12 +135,12 @@ class SensitivityPanel(Panel):
     def _show_found(self) -> None:
         result, job = self.study.found, self.study.job
         has_more = result is not None and self.study.is_current and result.samples > 0
-        self.measure.setText("Pause" if job else "Continue" if has_more else "Measure")
         is_done = has_more and result is not None and result.samples >= self.samples.value()
+        self.measure.setText("Pause" if job else "Continue" if has_more and not is_done else "Measure")
         self.measure.setEnabled(bool(job) or not is_done)
         self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
         self.note.render_study(self.study, self._summary(result) if result is not None else "")
-        self.note.set_alone(alone=result is None)
+        self.note.set_alone(alone=result is None, start=None if job else self.measure)
         self._split.setVisible(result is not None)
         if result is None:
             self._shown = []

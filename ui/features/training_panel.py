@@ -322,7 +322,7 @@ class TrainingPanel(Panel):
         self.train.setToolTip(literal(next((why for is_so, why in reasons if is_so), "")))
         summary = self._summary(result) if result is not None else ""
         self.note.render_study(self.study, summary, NO_DATA if lacks else "")
-        self.note.set_alone(alone=result is None)
+        self.note.set_alone(alone=result is None, start=None if job else self.train)
         epochs = result.epochs if result is not None else ()
         total = result.total if result is not None else self.form.epochs.value()
         self.sqnr.render_epochs(

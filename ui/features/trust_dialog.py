@@ -79,7 +79,9 @@ class TrustDialog(QDialog):
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
         self.allow = self.buttons.button(kinds.Ok)
         self.allow.setText("Allow and run")
-        make_primary(self.allow)
+        # Enter, pressed once more than meant, runs no code.
+        self.allow.setAutoDefault(False)
+        make_primary(self.buttons.button(kinds.Cancel))
         self.buttons.accepted.connect(self.accept)
         self.buttons.rejected.connect(self.reject)
         self.accepted.connect(allow)

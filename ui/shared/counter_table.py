@@ -52,4 +52,4 @@ MODULE, DELEGATE = 1, 10
 
 def describe_counters(row: OperationCounters) -> str:
     """Return the tooltip of a row of the operations that the functional simulator executed."""
-    return "\n".join(filter(None, (row.command, row.module, "computed, no device")))
+    return "\n".join(filter(None, (row.command, row.module, "executed on the simulator (no timing)")))

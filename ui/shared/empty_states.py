@@ -37,7 +37,7 @@ def sentence(view: StageView, empty: str, *, is_brief: bool = False) -> str:
     match view.state:
         case "running":
             verb = STAGES_BY_ID[view.id].verb
-            share = f" {view.fraction:.0%}" if view.fraction is not None else ""
+            share = f" {100 * view.fraction:.0f} %" if view.fraction is not None else ""
             return f"{verb}\u2026{share} {view.message}".strip()
         case "queued":
             return f"{view.title} is queued."
@@ -225,17 +225,42 @@ class StudyNote(QWidget):
         self.label.setWordWrap(True)
         self.link = PlaceButton(self)
         self.link.place_asked.connect(self.place_asked)
-        layout = QHBoxLayout(self)
+        self.button = QPushButton(self)
+        self.button.setProperty("primary", True)
+        self.button.clicked.connect(self._on_clicked)
+        self.button.hide()
+        self._start: QPushButton | None = None
+        row = QHBoxLayout()
+        row.addWidget(self.label, 1)
+        row.addWidget(self.link)
+        layout = self._column = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.label, 1)
-        layout.addWidget(self.link)
+        layout.addStretch(0)
+        layout.addLayout(row)
+        layout.addWidget(self.button, 0, Qt.AlignmentFlag.AlignHCenter)
+        layout.addStretch(0)
+
+    def _on_clicked(self) -> None:
+        if self._start is not None:
+            self._start.click()
 
     def text(self) -> str:
         """Return the shown text."""
         return self.label.text()
 
-    def set_alone(self, *, alone: bool) -> None:
-        """Centre the text while there is nothing below it."""
+    def set_alone(self, *, alone: bool, start: QPushButton | None = None) -> None:
+        """Centre the text while there is nothing below it.
+
+        Args:
+            alone: Whether there is nothing below it.
+            start: The button that starts the study, which is offered below the text as well.
+        """
+        self._start = start
+        self.button.setVisible(alone and start is not None and start.isEnabled())
+        if start is not None:
+            self.button.setText(start.text())
+        for end in (0, self._column.count() - 1):
+            self._column.setStretch(end, int(alone))
         side = Qt.AlignmentFlag.AlignHCenter if alone else Qt.AlignmentFlag.AlignLeft
         self.label.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
         policy = QSizePolicy.Policy
@@ -268,7 +293,7 @@ class StudyNote(QWidget):
 
 def job_text(job: Job) -> str:
     """Return what a job does now, how far it is, and its message."""
-    share = f" {job.progress:.0%}" if job.progress is not None else ""
+    share = f" {100 * job.progress:.0f} %" if job.progress is not None else ""
     return f"{job.stage_title or 'Preparing'}\u2026{share} {job.message}".strip()
 
 

@@ -160,7 +160,7 @@ class QuantizerReport:
         ]
 
 
-MEASURED = "measured on host (PyTorch)"
+MEASURED = "measured in PyTorch"
 
 
 COMPUTED = "computed (TOSA model)"

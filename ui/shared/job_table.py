@@ -38,7 +38,7 @@ def _state(job: Job) -> str:
 
 def _progress(job: Job) -> str:
     if job.state == "running" and job.progress is not None:
-        return f"{job.progress:.0%}"
+        return f"{100 * job.progress:.0f} %"
     return job.message if job.over else ""
 
 

@@ -12,8 +12,6 @@ from workbench.targets import macs_per_cycle
 from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
 from workbench.targets.ethos_u.efficiency import CAUSES
 
-UNMATCHED = "(no module)"
-
 
 @dataclass(frozen=True)
 class OperationRow:

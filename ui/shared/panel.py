@@ -147,7 +147,7 @@ class PanelContext:
         return self.session.result(stage_id)
 
     def answers(self) -> Answers | None:
-        """Return whether the present program is compiled right and accurate enough.
+        """Return whether the present program is compiled correctly and accurate enough.
 
         None before it was verified or evaluated.
         """
@@ -161,7 +161,7 @@ class PanelContext:
         return answers_of(project, self.load)
 
     def gate(self) -> GateResult | None:
-        """Return whether the present program is compiled right; None before it was verified."""
+        """Return whether the present program is compiled correctly; None before it was verified."""
         from workbench.results import VerifyResult
 
         answers = self.answers() if self.load(VerifyResult, "verify") is not None else None

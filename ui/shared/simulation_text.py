@@ -13,7 +13,7 @@ from workbench.results.simulation import Agreement, FunctionalRun
 def origin_of(result: SimulationResult) -> str:
     """Return the origin of the figures."""
     if result.kind == "functional":
-        return "computed (functional simulator, no device)"
+        return "executed on the simulator (no timing)"
     if result.kind == "board":
         return "measured (board)"
     return f"measured (FVP {result.report.version})".replace(" )", ")")
@@ -89,7 +89,7 @@ def _lines(result: SimulationResult, verified: VerifyResult | None) -> Iterator[
 
 def _functional(run: FunctionalRun, *, is_alone: bool) -> Iterator[str]:
     if run.refused and not is_alone:
-        yield f"Functional simulator: not executed: {run.refused}"
+        yield f"Not executed on the simulator: {run.refused}"
     if run.against_simulator is not None:
         yield _differences("functional simulator", run.against_simulator)
     if run.findings:

@@ -395,8 +395,9 @@ class FigureView(QTableView):
         # A table of many figures scrolls in any case: cut names would not spare that.
         narrowed = texts if missing <= spare + _SCROLLED_PX else []
         yielding = [column for column in narrowed if self._gives_way(column)]
-        missing = _narrow(widths, yielding, _LEAST_YIELDING_PX, missing)
         others = [column for column in narrowed if not self._gives_way(column)]
+        missing += self._widen(widths, others, yielding, missing)
+        missing = _narrow(widths, yielding, _LEAST_YIELDING_PX, missing)
         missing = _narrow(widths, others, _LEAST_TEXT_PX, missing)
         for column in texts:
             if missing < 0 and not self.isColumnHidden(column) and self._wanted:
@@ -407,6 +408,16 @@ class FigureView(QTableView):
         for column, width in enumerate(widths):
             self.setColumnWidth(column, width)
         self._is_sizing = False
+
+    def _widen(self, widths: list[int], columns: list[int], yielding: list[int], missing: int) -> int:
+        """Make texts whole in the room of columns that give way; return by how much [px]."""
+        room = sum(max(widths[c] - _LEAST_YIELDING_PX, 0) for c in yielding) - max(missing, 0)
+        total = 0
+        for column in columns:
+            more = max(min(self._whole[column] - widths[column], room - total), 0)
+            widths[column] += more
+            total += more
+        return total
 
     def _on_section_resized(self, column: int, _before: int, _now: int) -> None:
         # Qt itself resizes a last column that takes the rest.

@@ -1,14 +1,18 @@
-"""A verb of the command line, in a process of its own."""
+"""A verb of the command line, in a process of its own, and a dialog around one."""
 
 from __future__ import annotations
 
 import json
+import re
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal
+from PySide6.QtWidgets import QDialog, QWidget
 
 from workbench import interpreter
 
 _KILL_MS = 5_000
+# How lines of a problem begin, the first and others.
+_LABEL = re.compile(r"^(?:error|failed): ", re.MULTILINE)
 
 
 class WorkbenchCommand(QObject):
@@ -84,9 +88,34 @@ class WorkbenchCommand(QObject):
         if isinstance(document, dict) and "error" not in document:
             self.succeeded.emit(document)
         else:
-            self.failed.emit(self._problem.split("\nLog: ")[0].strip() or "Stopped.")
+            self.failed.emit(_sentences(self._problem) or "Stopped.")
 
     def _on_error(self, error: QProcess.ProcessError) -> None:
         if error == QProcess.ProcessError.FailedToStart:
             self.changed.emit()
             self.failed.emit(self._process.errorString())
+
+
+def _sentences(printed: str) -> str:
+    """Return the problem in what a verb printed: without its progress, and without where the log is."""
+    text = printed.partition("\nLog: ")[0].strip()
+    first = _LABEL.search(text)
+    return _LABEL.sub("", text[first.start() :] if first else text)
+
+
+class CommandDialog(QDialog):
+    """A dialog that runs verbs of the command line; one that still runs ends with the dialog."""
+
+    def __init__(self, parent: QWidget | None) -> None:
+        super().__init__(parent)
+        self.command = WorkbenchCommand(self)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a verb runs."""
+        return self.command.is_running
+
+    def done(self, result: int) -> None:
+        """Close the dialog, by whatever button or key."""
+        self.command.end()
+        super().done(result)

@@ -182,7 +182,7 @@ class Workbench(QObject):
         )
 
     def _wire_state(self) -> None:
-        self.document.opened.connect(self.notices.close_errors)
+        self.document.opened.connect(self.notices.close_former)
         self.document.opened.connect(self._on_opened)
         self.document.project_changed.connect(self._on_project_changed)
         self.document.edit_refused.connect(self.notices.error)

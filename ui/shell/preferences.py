@@ -164,6 +164,9 @@ class PreferencesDialog(QDialog):
         title.setObjectName("Subheading")
         self.trusted = QListWidget(self)
         self.trusted.setAccessibleName("Trusted code")
+        self.none = Label("No code is allowed yet.", self)
+        self.none.setObjectName("Hint")
+        self.none.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.revoke = QPushButton("Revoke", self)
         self.revoke.clicked.connect(self._on_revoke_clicked)
         self.trusted.itemSelectionChanged.connect(
@@ -175,6 +178,7 @@ class PreferencesDialog(QDialog):
         layout = QVBoxLayout()
         layout.addWidget(title)
         layout.addWidget(self.trusted, 1)
+        layout.addWidget(self.none, 1)
         layout.addLayout(row)
         return layout
 
@@ -186,6 +190,8 @@ class PreferencesDialog(QDialog):
         for folder, grant in self._trust.granted().items():
             self.trusted.addItem(f"{folder}   ({grant.description})")
             self.trusted.item(self.trusted.count() - 1).setData(Qt.ItemDataRole.UserRole, folder)
+        self.trusted.setVisible(self.trusted.count() > 0)
+        self.none.setVisible(self.trusted.count() == 0)
         self.revoke.setEnabled(False)
 
     def _on_measured(self, total: int) -> None:
@@ -210,7 +216,7 @@ class PreferencesDialog(QDialog):
         self._show_trusted()
 
 
-_WORDS = {"ok": "found", "different": "check", "missing": "missing", "optional": "optional"}
+_WORDS = {"ok": "ok", "different": "check", "missing": "missing", "optional": "optional"}
 _LOOKING = "Checking\u2026"
 
 

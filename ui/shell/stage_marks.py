@@ -72,7 +72,7 @@ class StageButton(QAbstractButton):
         match view.state:
             case "running":
                 if view.fraction is not None:
-                    return f"{view.fraction:.0%} \u00b7 {duration(view.elapsed_s)}"
+                    return f"{100 * view.fraction:.0f} % \u00b7 {duration(view.elapsed_s)}"
                 return f"{duration(view.elapsed_s)} \u2026"
             case "cached":
                 return duration(view.elapsed_s) if view.elapsed_s is not None else "done"
@@ -224,7 +224,7 @@ def group_text(views: Sequence[StageView]) -> str:
     """Return the state of a group of stages in a word: progress, failure, or their time."""
     for view in views:
         if view.state == "running":
-            return f"{view.fraction:.0%}" if view.fraction is not None else duration(view.elapsed_s)
+            return f"{100 * view.fraction:.0f} %" if view.fraction is not None else duration(view.elapsed_s)
     if any(is_bad(view) for view in views):
         return "failed" if any(view.state == "failed" for view in views) else "not met"
     for state in ("queued", "blocked"):
@@ -240,7 +240,7 @@ def status_text(views: Sequence[StageView]) -> str:
     """Return what runs, else what failed, else how far the results are up to date."""
     for view in views:
         if view.state == "running":
-            share = f" {view.fraction:.0%}" if view.fraction is not None else "\u2026"
+            share = f" {100 * view.fraction:.0f} %" if view.fraction is not None else "\u2026"
             return f"{STAGES_BY_ID[view.id].verb}{share}"
     for view in views:
         if is_bad(view):

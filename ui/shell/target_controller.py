@@ -199,6 +199,9 @@ class PluginsDialog(QDialog):
         self.tree.setAccessibleName("Plug-ins and their contents")
         self.tree.setHeaderLabels(["Name", "Kind", "Description"])
         self.tree.currentItemChanged.connect(self._show_ready)
+        self.none = Label("No plug-ins yet.", self)
+        self.none.setObjectName("Hint")
+        self.none.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.problem = Label(self)
         self.problem.setObjectName("Reason")
         self.problem.setWordWrap(True)
@@ -212,8 +215,10 @@ class PluginsDialog(QDialog):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(18, 16, 18, 14)
         layout.setSpacing(10)
-        for widget in (introduction, self.tree, self.problem, buttons):
-            layout.addWidget(widget)
+        for widget, stretch in (
+            (introduction, 0), (self.tree, 1), (self.none, 1), (self.problem, 0), (buttons, 0)
+        ):  # fmt: skip
+            layout.addWidget(widget, stretch)
         self.resize(*_SIZE_PX)
         document.project_changed.connect(self._render)
         self._render(document.project)
@@ -244,6 +249,8 @@ class PluginsDialog(QDialog):
             for item in items:
                 top.addChild(QTreeWidgetItem([item.name, item.role, item.title]))
         self.tree.expandAll()
+        self.tree.setVisible(self.tree.topLevelItemCount() > 0)
+        self.none.setVisible(self.tree.topLevelItemCount() == 0)
         for column in (0, 1):
             self.tree.resizeColumnToContents(column)
         self._show_ready()

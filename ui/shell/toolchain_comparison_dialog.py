@@ -6,13 +6,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtGui import QCloseEvent
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from ui.shared.forms import WrappedLabel
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
-from ui.shared.workbench_command import WorkbenchCommand
+from ui.shared.workbench_command import CommandDialog
 from workbench.api.toolchain_comparison import TITLES
 from workbench.errors import TrustRequiredError, WorkbenchError
 from workbench.project import store
@@ -57,7 +56,7 @@ def _text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-class ToolchainComparisonDialog(QDialog):
+class ToolchainComparisonDialog(CommandDialog):
     """Compares a project in two toolchains.
 
     Args:
@@ -72,24 +71,23 @@ class ToolchainComparisonDialog(QDialog):
         titles = [name or OWN_TITLE for name in names]
         self.setWindowTitle(f"{path.stem}: {titles[0]} and {titles[1]}")
         self._path, self._titles, self._other, self._theme = path, titles, names[1] or OWN_TITLE, theme
-        self._command = WorkbenchCommand(self)
-        self._command.changed.connect(self._show_state)
-        self._command.succeeded.connect(self._on_succeeded)
-        self._command.failed.connect(self._on_failed)
-        self._command.line_printed.connect(self._on_line_printed)
+        self.command.changed.connect(self._show_state)
+        self.command.succeeded.connect(self._on_succeeded)
+        self.command.line_printed.connect(self._on_line_printed)
         heads = ("", *titles, "Note")
         columns = [Column[Row](title, itemgetter(at)) for at, title in enumerate(heads)]
         self.model = FigureTableModel[Row](columns, lambda r: r[3] or r[0], self)
         self.table = FigureView("Comparison", self.model, self, empty="Nothing was compared yet.")
         self.note = WrappedLabel(parent=self)
         self.note.setText(_ABOUT)
+        self.command.failed.connect(self.note.setText)
         self.progress = QProgressBar(self)
         self.progress.setRange(0, 0)
         self.progress.setTextVisible(False)
         self.start = QPushButton("Compare", self)
         self.start.clicked.connect(self.compare)
         self.stop = QPushButton("Stop", self)
-        self.stop.clicked.connect(self._command.stop)
+        self.stop.clicked.connect(self.command.stop)
         self._lay_out()
         self._show_state()
 
@@ -110,11 +108,6 @@ class ToolchainComparisonDialog(QDialog):
         layout.addLayout(last)
         self.resize(820, 560)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it compares."""
-        return self._command.is_running
-
     def compare(self) -> None:
         """Run the project in both toolchains, if its code is allowed."""
         try:
@@ -125,7 +118,7 @@ class ToolchainComparisonDialog(QDialog):
         except WorkbenchError as error:
             self.note.setText(str(error))
             return
-        self._command.run("toolchain", "compare", str(self._path), "--with", self._other)
+        self.command.run("toolchain", "compare", str(self._path), "--with", self._other)
 
     def _show_state(self) -> None:
         self.start.setEnabled(not self.is_running)
@@ -143,14 +136,3 @@ class ToolchainComparisonDialog(QDialog):
         versions = zip(self._titles, document["titles"], strict=True)
         sentences += [*document["remarks"], *(f"{title}: {text}." for title, text in versions)]
         self.note.setText("\n".join(sentences))
-
-    def _on_failed(self, sentences: str) -> None:
-        self.note.setText(sentences.rpartition("error: ")[2])
-
-    def reject(self) -> None:
-        self._command.end()
-        super().reject()
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        self._command.end()
-        super().closeEvent(event)

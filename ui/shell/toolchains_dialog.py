@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
-    QDialog,
     QGridLayout,
     QHBoxLayout,
     QLineEdit,
@@ -22,7 +20,7 @@ from ui.shared.forms import PathField, WrappedLabel
 from ui.shared.labels import Label
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
-from ui.shared.workbench_command import WorkbenchCommand
+from ui.shared.workbench_command import CommandDialog
 from ui.shell.toolchain_comparison_dialog import ToolchainComparisonDialog
 from workbench.toolchains.registry import OWN_TITLE, title_of
 
@@ -42,7 +40,7 @@ COLUMNS: tuple[Column[Row], ...] = (
 )
 
 
-class ToolchainsDialog(QDialog):
+class ToolchainsDialog(CommandDialog):
     """Lists toolchains, adds, makes and removes them, and chooses that of the project.
 
     Signals:
@@ -66,13 +64,12 @@ class ToolchainsDialog(QDialog):
         self.setWindowTitle("Toolchains")
         self._used, self._theme, self._saved = used, theme, saved
         self.note = WrappedLabel(parent=self)
-        self._command = WorkbenchCommand(self)
-        self._command.changed.connect(self._show_state)
-        self._command.succeeded.connect(self._on_succeeded)
-        self._command.failed.connect(self._on_failed)
-        self._command.line_printed.connect(self.note.setText)
+        self.command.changed.connect(self._show_state)
+        self.command.succeeded.connect(self._on_succeeded)
+        self.command.failed.connect(self.note.setText)
+        self.command.line_printed.connect(self.note.setText)
         self.model = FigureTableModel[Row](COLUMNS, lambda r: r["reason"] or r["python"], self)
-        self.table = FigureView("Toolchains", self.model, self)
+        self.table = FigureView("Toolchains", self.model, self, empty="Reading the toolchains\u2026")
         self.table.rows_chosen.connect(self._show_state)
         self.use = self._button("Use in this project", self._on_use_clicked)
         self.compare = self._button("Compare\u2026", self._on_compare_clicked)
@@ -89,7 +86,7 @@ class ToolchainsDialog(QDialog):
         self.create_button = self._button("Create", self._on_create_clicked)
         for line in (self.name, self.python.line, self.spec):
             line.textChanged.connect(self._show_state)
-        self.stop = self._button("Stop", self._command.stop)
+        self.stop = self._button("Stop", self.command.stop)
         self.progress = QProgressBar(self)
         self.progress.setRange(0, 0)
         self.progress.setTextVisible(False)
@@ -139,11 +136,6 @@ class ToolchainsDialog(QDialog):
         layout.addLayout(last)
         self.resize(900, 520)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a toolchain is listed, added, made or removed."""
-        return self._command.is_running
-
     def _row(self) -> Row | None:
         rows = self.table.chosen_rows()
         return self.model.row_at(rows[0]) if len(rows) == 1 else None
@@ -161,7 +153,7 @@ class ToolchainsDialog(QDialog):
         self.progress.setVisible(not idle)
 
     def _list(self) -> None:
-        self._command.run("toolchain", "list")
+        self.command.run("toolchain", "list")
 
     def _on_succeeded(self, document: dict[str, Any]) -> None:
         if "toolchains" not in document:
@@ -172,9 +164,6 @@ class ToolchainsDialog(QDialog):
         self.model.set_rows(document["toolchains"])
         self.table.set_look(self._theme, stale=False)
         self._show_state()
-
-    def _on_failed(self, sentences: str) -> None:
-        self.note.setText(sentences.removeprefix("error: "))
 
     def _on_use_clicked(self) -> None:
         row = self._row()
@@ -200,20 +189,12 @@ class ToolchainsDialog(QDialog):
     def _on_remove_clicked(self) -> None:
         row = self._row()
         if row is not None:
-            self._command.run("toolchain", "remove", str(row["name"]))
+            self.command.run("toolchain", "remove", str(row["name"]))
 
     def _on_add_clicked(self) -> None:
         name, python = self.name.text().strip(), self.python.text()
-        self._command.run("toolchain", "add", name, "--python", python)
+        self.command.run("toolchain", "add", name, "--python", python)
 
     def _on_create_clicked(self) -> None:
         name, spec = self.name.text().strip(), self.spec.text().strip()
-        self._command.run("toolchain", "add", name, "--create", spec)
-
-    def reject(self) -> None:
-        self._command.end()
-        super().reject()
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        self._command.end()
-        super().closeEvent(event)
+        self.command.run("toolchain", "add", name, "--create", spec)

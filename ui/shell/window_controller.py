@@ -79,7 +79,7 @@ class WindowController(QObject):
         if jobs:
             share = next((j.progress for j in jobs if j.progress is not None), None)
             text = f"{len(jobs)} job{'s' if len(jobs) > 1 else ''}"
-            text += f" {share:.0%}" if share is not None else ""
+            text += f" {100 * share:.0f} %" if share is not None else ""
         self._window.notes["jobs"].setText(text)
 
     def show_recents(self) -> None:

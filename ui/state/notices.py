@@ -135,9 +135,16 @@ class Notices(QObject):
             self.closed.emit(notice_id)
 
     def close_errors(self) -> None:
-        """Close all errors, e.g. because another project is open now."""
+        """Close all errors, e.g. because the work that failed begins again."""
+        self._close_all("error")
+
+    def close_former(self) -> None:
+        """Close the errors of the former project, and questions about it."""
+        self._close_all("error", "question")
+
+    def _close_all(self, *levels: NoticeLevel) -> None:
         for notice in list(self.open.values()):
-            if notice.level == "error":
+            if notice.level in levels:
                 self.close(notice.id)
 
     def _post(self, notice: Notice) -> None:

@@ -243,7 +243,7 @@ def _quality(figures: _Figures, pinned: Run | None) -> Score:
     score = Score("quality", "Top-1", "\u2013", "Not evaluated yet.", is_stale=stale)
     if value is None:
         return score
-    origin = f"Measured on host (PyTorch), {value.samples} samples of {value.data}"
+    origin = f"Measured in PyTorch, {value.samples} samples of {value.data}"
     if value.metric_quantized is not None:
         score = replace(
             score,
@@ -339,7 +339,7 @@ def _sqnr(figures: _Figures, pinned: Run | None) -> Score:
     score = Score("sqnr", "SQNR", "\u2013", "Not evaluated yet.", is_stale=stale)
     if value is None:
         return score
-    origin = f"Measured on host (PyTorch) at the outputs, {value.samples} samples"
+    origin = f"Measured in PyTorch at the outputs, {value.samples} samples"
     text = "equal" if value.sqnr_db is None else f"{value.sqnr_db:.1f} dB"
     score = replace(score, value=text, origin=origin)
     if value.sqnr_db is not None and pinned and pinned.quality.sqnr_db is not None:

@@ -319,7 +319,7 @@ class Planner(QThread):
 
     def _on_digest(self, folder: Path, path: Path, done: int, size: int) -> None:
         """Report the digest of a large file; end it when the window closes or opens another."""
-        self.reading.emit(f"Reading {path.name} {done / max(size, 1):.0%}")
+        self.reading.emit(f"Reading {path.name} {100 * (done / max(size, 1)):.0f} %")
         wanted = self._wanted
         if self._stopping or (wanted is not None and wanted[1] != folder):
             raise Cancelled

@@ -1,4 +1,4 @@
-"""Both answers to a finished program: compiled right, and accurate enough."""
+"""Both answers to a finished program: compiled correctly, and accurate enough."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Load(Protocol):
 
 @dataclass(frozen=True)
 class Answers:
-    """Whether a program is compiled right, and whether it is accurate enough."""
+    """Whether a program is compiled correctly, and whether it is accurate enough."""
 
     gate: GateResult
     accuracy: AccuracyResult

@@ -111,7 +111,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """Whether no limit is broken, and the program is compiled right and accurate enough."""
+        """Whether no limit is broken, and the program is compiled correctly and accurate enough."""
         return not self.broken
 
     def document(self) -> dict[str, Any]:

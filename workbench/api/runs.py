@@ -79,7 +79,7 @@ class RunResult:
         stages: Every stage in order.
         folders: The folder of each finished stage's result.
         document: All figures as ``run --json`` prints them.
-        gate: Whether the program is compiled right, with its limits; None if the run ends before
+        gate: Whether the program is compiled correctly, with its limits; None if the run ends before
             the stage verify and no condition was given.
         accuracy: Whether the program is accurate enough, with its limits; None where ``gate`` is.
         record: The run as the history keeps it; None before quality was measured.

@@ -76,7 +76,7 @@ def summary(
         folders: Where the results of those that are done lie.
         out: The deliverables that were copied, none if the program differs; None if none were
             wanted.
-        answers: Whether the program is compiled right, and accurate enough; None if not judged.
+        answers: Whether the program is compiled correctly, and accurate enough; None if not judged.
         accelerate: Whether accelerations of the toolchain were wanted.
     """
     document: dict[str, Any] = {

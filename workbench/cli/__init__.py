@@ -112,7 +112,7 @@ LOG_DEFAULT = "workbench.log in the user's log folder"
 
 _EPILOG = """exit codes: 0 done; 1 a stage failed; 2 usage or an invalid project;
 3 the project names code to run and --trust was not given;
-4 all stages ran, but the program is not compiled right or not accurate enough; 130 cancelled"""
+4 all stages ran, but the program is not compiled correctly or not accurate enough; 130 cancelled"""
 
 
 def _versions() -> str:

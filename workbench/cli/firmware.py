@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from workbench.deploy.emulation.proofs import KeptProof
 
 
-_WORDS = {True: "held", False: "not held", None: "not checked"}
+_WORDS = {True: "passed", False: "failed", None: "not checked"}
 
 
 def add_firmware(verbs: Any) -> None:
@@ -43,7 +43,7 @@ def _add_prove(actions: Any) -> None:
         "prove",
         help="run firmware, and check what it does with the NPU",
         description="Checks memories, cache, interrupt, driver and exit of firmware for a "
-        "Cortex-M55 linked to the memories of the AN547. Ends with 4 if a check is not held.",
+        "Cortex-M55 linked to the memories of the AN547. Ends with 4 if a check fails.",
     )
     verb.add_argument("elf", type=Path, metavar="ELF", help="the linked firmware, with symbols")
     verb.add_argument("program", type=Path, metavar="PROGRAM.pte", help="the program it runs")
@@ -222,7 +222,7 @@ def _print(proof: Proof, kept: KeptProof | None) -> None:
     driver = f"driver {proof.driver}" if proof.driver else "a driver of unknown version"
     print(f"{verdict:<10} on an emulated Cortex-M55 with {proof.target} and {driver}")
     if kept is not None:
-        print("Kept       exported notes, manifests and reports of this very program say so from now on")
+        print("Kept       notes, manifests and reports that are exported for this program from now on say so")
 
 
 def _new(options: argparse.Namespace) -> int:

@@ -77,7 +77,7 @@ def add_toolchain(verbs: Any) -> None:
     comparing = actions.add_parser(
         "compare",
         help="run a project in its toolchain and in another one, side by side",
-        description="Ends with 4 if one of both programs is not what the quantized model is.",
+        description="Ends with 4 if either program differs from its quantized model.",
     )
     add_project(comparing)
     comparing.add_argument("--with", dest="other", required=True, metavar="NAME", help="the other toolchain")

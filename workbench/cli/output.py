@@ -20,6 +20,7 @@ from workbench.api import JSON_VERSION
 from workbench.errors import ErrorInfo
 from workbench.escaping import for_terminal, one_line
 from workbench.pipeline.cache import Cache, default_root
+from workbench.pipeline.stages import title_of_job
 from workbench.protocol import (
     Event,
     LogLine,
@@ -282,7 +283,7 @@ class ProgressPrinter:
 
     def starting(self) -> None:
         """Show that the engine starts, which takes seconds and sends no events."""
-        self._progress.line(f"{'engine':>12}  starting")
+        self._progress.line(f"{'Engine':>12}  starting")
 
     def warning(self, info: ErrorInfo) -> None:
         """Print a warning of the project."""
@@ -297,19 +298,19 @@ class ProgressPrinter:
         """Print an event, if it says something for people."""
         match event:
             case StageStarted():
-                self._progress.update(event.stage, None, "")
+                self._progress.update(title_of_job(event.stage), None, "")
             case StageProgress():
-                self._progress.update(event.stage, event.fraction, event.message)
+                self._progress.update(title_of_job(event.stage), event.fraction, event.message)
             case StudyProgress():
                 share = event.done / event.total if event.total else None
                 self._progress.update(event.study, share, event.message)
             case StageFinished():
                 state = "cached" if event.cached else "done"
-                self._progress.line(f"{event.stage:>12}  {state:<7} {event.elapsed_s:7.2f} s")
+                self._progress.line(f"{title_of_job(event.stage):>12}  {state:<7} {event.elapsed_s:7.2f} s")
             case StageSkipped():
-                self._progress.line(f"{event.stage:>12}  skipped  {event.reason}")
+                self._progress.line(f"{title_of_job(event.stage):>12}  skipped  {event.reason}")
             case StageFailed():
-                self._progress.line(f"{event.stage:>12}  failed  {event.elapsed_s:7.2f} s")
+                self._progress.line(f"{title_of_job(event.stage):>12}  failed  {event.elapsed_s:7.2f} s")
             case LogLine() if event.level in {"warning", "error"} or self._verbose:
                 self._progress.line(f"{event.level}: {event.text}")
             case _:

@@ -28,7 +28,7 @@ from workbench.cli.output import (
     shown_path,
 )
 from workbench.errors import ErrorInfo, Place
-from workbench.pipeline.stages import STAGES, optional_stages
+from workbench.pipeline.stages import STAGES, optional_stages, title_of_job
 from workbench.project.gate import FIGURES
 from workbench.results import ModuleCycles, TensorQuality, TosaExecutors, VelaReport
 from workbench.targets import target_of
@@ -143,7 +143,7 @@ def _next_steps(result: api.RunResult, last: str, project: Path) -> list[str]:
 
 def _report(result: api.RunResult, last: str, project: Path, *, as_json: bool) -> int:
     for stage in result.stages:
-        print_infos(stage.errors, f"{stage.id} failed")
+        print_infos(stage.errors, f"{title_of_job(stage.id)} failed")
     if result.history_problem is not None:
         print_infos([result.history_problem], "warning")
     if as_json:
@@ -433,14 +433,14 @@ def _print_verify(part: dict[str, Any]) -> None:
     if executors is not None:
         print(f"             {TosaExecutors.model_validate(executors).sentence}")
     print_text(part["text"], "float", "quantized", "integer")
+    if part["first_divergence"]:
+        print(
+            f"             first tensor that differs from the quantized model: {part['first_divergence']}, "
+            f"over {plural(part['tensor_samples'], 'sample')}"
+        )
     if part["compiled"] is not None:
         tosa = "its TOSA" if executors is not None else "the TOSA reference model"
         _print_compiled(part["compiled"], part["samples"], tosa)
-    if part["first_divergence"]:
-        print(
-            f"             first divergence: {part['first_divergence']}, "
-            f"over {plural(part['tensor_samples'], 'sample')}"
-        )
 
 
 def _print_compiled(part: dict[str, Any], samples: int, tosa: str) -> None:
@@ -452,13 +452,13 @@ def _print_compiled(part: dict[str, Any], samples: int, tosa: str) -> None:
     elif part["equal"] == part["elements"]:
         print(
             f"Functional   {part['samples']} of {plural(samples, 'sample')} equal to {tosa} "
-            "(compiled program executed, no device)"
+            "(executed on the simulator, no timing)"
         )
     else:
         print(
             f"Functional   {part['elements'] - part['equal']:,} of "
             f"{plural(part['elements'], 'element')} differ from {tosa}, by at most "
-            f"{part['max_lsb']} (compiled program executed, no device)"
+            f"{part['max_lsb']} (executed on the simulator, no timing)"
         )
     if (first := part["first_difference"]) is not None:
         location = [first["operation"], first["module"], first["source_line"], first["command"]]

@@ -41,7 +41,7 @@ def deliver(
     Args:
         source: The result of the stage package.
         target: The folder that receives the files; it is made if it is missing.
-        answers: Whether the program is compiled right, and accurate enough.
+        answers: Whether the program is compiled correctly, and accurate enough.
         outcome: The figures of the run (``workbench.history.outcomes``), for the manifest.
 
     Raises:

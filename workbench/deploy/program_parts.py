@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from workbench.pte import vela_stream
 from workbench.pte.program import decode
-from workbench.results import ProgramPart
+from workbench.results import OUTSIDE_MODULES, ProgramPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from workbench.pte.program import Delegate
     from workbench.results import VelaReport
-
-_WITHOUT_MODULE = "no module"
 
 
 def program_parts(program: bytes, reports: Sequence[VelaReport]) -> tuple[ProgramPart, ...]:
@@ -63,6 +61,6 @@ def _of_delegate(delegate: Delegate, report: VelaReport | None) -> Iterator[Prog
     for operation in operations:
         size = int(operation.weight_bytes * share)
         room -= size
-        name = operation.module or _WITHOUT_MODULE
+        name = operation.module or OUTSIDE_MODULES
         yield ProgramPart(kind="weights", name=name, bytes=size)
     yield ProgramPart(kind="constants", name="biases and tables", bytes=room)

@@ -10,7 +10,7 @@ from workbench.analysis.ranges import METHOD_TITLES
 from workbench.errors import WorkbenchError
 from workbench.history.runs import Run
 from workbench.project.model import name_of
-from workbench.results import LowerResult, load_result
+from workbench.results import OUTSIDE_MODULES, LowerResult, load_result
 
 if TYPE_CHECKING:
     from workbench.history.runs import Run
@@ -321,9 +321,6 @@ def run_title(run: Run, base: Run | None = None) -> str:
     return f"Run {run.number} ({', '.join(parts[:2])}{more})"
 
 
-_NO_MODULE = "(no module)"
-
-
 @dataclass
 class _Spent:
     """Cost of a module: estimated cycles, peak SRAM [bytes], and placement."""
@@ -363,7 +360,7 @@ def module_changes(a: LowerResult, b: LowerResult) -> list[Change]:
     for module in [*before, *(name for name in after if name not in before)]:
         old, new = before.get(module, _Spent()), after.get(module, _Spent())
         if old != new:
-            change = Change(module or _NO_MODULE, str(old), str(new))
+            change = Change(module or OUTSIDE_MODULES, str(old), str(new))
             changed.append((abs(new.cycles - old.cycles), change))
     return [change for _, change in sorted(changed, key=lambda ranked: -ranked[0])]
 

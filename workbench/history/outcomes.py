@@ -37,7 +37,7 @@ class Outcome(Frozen):
     """The figures of a run, and what they follow from.
 
     ``figures`` are those of ``workbench.project.gate.FIGURES``; None is an infinite SQNR: both
-    sides are equal. ``verdict`` and ``sentence`` say whether the program is compiled right,
+    sides are equal. ``verdict`` and ``sentence`` say whether the program is compiled correctly,
     ``accuracy`` and ``accuracy_sentence`` whether it is accurate enough. ``rules`` are the configs
     by what they apply to, ``layers`` the SQNR of tensors [dB], ``versions`` those of the tools.
     """

@@ -92,7 +92,7 @@ STAGES: tuple[Stage, ...] = (
         ("convert",),
         ("target.compile", "rules.placing", "board.placements"),
         ("executorch", "ethos-u-vela", "onnx", "onnxscript"),
-        32,
+        33,
         _entry("lower"),
     ),
     Stage(
@@ -127,6 +127,11 @@ STAGES: tuple[Stage, ...] = (
     ),
 )
 STAGES_BY_ID: Mapping[StageId, Stage] = {stage.id: stage for stage in STAGES}
+
+
+def title_of_job(job: str) -> str:
+    """Return what the window calls a stage; a study is called by its id."""
+    return next((stage.title for stage in STAGES if stage.id == job), job)
 
 
 def stages_until(stage_id: StageId) -> list[StageId]:

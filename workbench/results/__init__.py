@@ -20,6 +20,7 @@ from workbench.project.frozen import Frozen
 from workbench.results.cost import (
     CONFIG_FILE,
     MODEL_FILE,
+    OUTSIDE_MODULES,
     CompilerCheck,
     CpuCause,
     CpuNode,
@@ -99,6 +100,7 @@ __all__ = [
     "IMPROVED_WEIGHTS",
     "MODEL_FILE",
     "NOT_REACHED",
+    "OUTSIDE_MODULES",
     "PROGRAM_FILE",
     "RECORD_FILE",
     "RESULTS",

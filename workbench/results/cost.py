@@ -8,6 +8,8 @@ from workbench.project.frozen import Frozen
 from workbench.results.programs import AppliedCorrection, AppliedRewrite
 
 MODEL_FILE, CONFIG_FILE = "model.onnx", "model.json"
+# In place of the module of an operation that the model's own code computes, or that Vela adds.
+OUTSIDE_MODULES = "(outside modules)"
 
 
 class ExportedProduct(Frozen):

@@ -338,16 +338,16 @@ class TosaExecutors(Frozen):
         reference = _samples(self.reference_samples)
         if self.differs:
             return (
-                f"TOSA of {reference} by the reference model; the built-in executor differed in "
+                f"The TOSA reference model computed {reference}; the built-in executor differed in "
                 f"{self.differs}."
             )
         if not self.executor_samples:
-            why = f" (not by the built-in executor: {'; '.join(self.left)})" if self.left else ""
-            return f"TOSA of {reference} by the reference model{why}."
-        why = f", and what the built-in executor left: {'; '.join(self.left)}" if self.left else ""
+            why = f" (the built-in executor does not: {'; '.join(self.left)})" if self.left else ""
+            return f"The TOSA reference model computed {reference}{why}."
+        why = f", and what the built-in executor does not: {'; '.join(self.left)}" if self.left else ""
         return (
-            f"TOSA of {_samples(self.executor_samples)} by the built-in executor, of {reference} "
-            f"also by the reference model ({self.equal_tensors:,} tensors equal){why}."
+            f"The built-in executor computed the TOSA program on {_samples(self.executor_samples)}, the "
+            f"TOSA reference model also on {reference} ({self.equal_tensors:,} tensors equal){why}."
         )
 
 

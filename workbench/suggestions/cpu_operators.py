@@ -197,7 +197,7 @@ def integer_io(project: Project, left: Left) -> Iterator[Suggestion]:
         evidence="The program has float inputs and outputs, which it converts on the CPU. "
         "With integers, the application converts them with the scale and zero point "
         "in the manifest.",
-        expected=f"{_removes(number, left.total)}: counted in the graph.",
+        expected=f"{_removes(number, left.total)} (counted in the graph).",
         gain=ExpectedGain(cpu_operators=number),
         nodes=left.border,
         edit=partial(with_option, name=_INTEGER_IO, value=True),
@@ -233,8 +233,8 @@ def _of_config(
         id=identity,
         title=title,
         evidence=f"{names} {stays} on the CPU. {why}",
-        expected=f"Removes up to {fewer} of {left.total} CPU operators, including conversions: "
-        "counted in the graph."
+        expected=f"Removes up to {fewer} of {left.total} CPU operators, including conversions "
+        "(counted in the graph)."
         if fewer > 0
         else (f"{plural(len(nodes), 'operator')} move off the CPU, but as many conversions are added."),
         gain=ExpectedGain(cpu_operators=fewer),

@@ -86,3 +86,63 @@ def test_that_every_operation_says_what_bounds_it_and_where_it_came_from(engine)
     roots = [graph.nodes_by_id[o.root] for o in weighted]
     assert {node.op for node in roots} == {"aten.conv2d.default", "aten.linear.default"}
     assert all("networks.py" in node.source for node in roots)
+
+
+ACTIVE = """
+import torch
+from torch import nn
+
+
+def net():
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(3, 8, 3), nn.Hardswish(), nn.Conv2d(8, 8, 3), nn.GELU()]
+    layers += [nn.Flatten(), nn.Linear(1152, 5), nn.Tanh()]
+    return nn.Sequential(*layers).eval(), (torch.randn(1, 3, 16, 16),)
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "config"),
+    [("ethos-u55-128", "a8w8"), pytest.param("ethos-u85-256", "a16w8", marks=pytest.mark.slow)],
+)
+def test_that_layers_in_front_of_functions_and_the_functions_are_in_their_modules(engine, target, config):
+    # The NPU computes a function in the table of the layer before it; both have one name in Vela.
+    (engine.folder / "active.py").write_text(ACTIVE)
+    made = project("active.py:net", config, target)
+    assert engine.run(made, "lower") == "done", engine.failure
+    (report,) = engine.result(made, "lower").vela
+    layers = [row for row in report.operations if row.weight_bytes and row.macs]
+    assert [row.module for row in layers] == ["0", "2", "5"]
+    functions = {(row.module, row.root) for row in report.operations if row.operator == "LUT"}
+    assert functions >= {("1", "hardswish"), ("3", "gelu"), ("6", "tanh")}
+
+
+CLAMPED = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 3)
+
+    def forward(self, x):
+        kept = self.first(x).relu()
+        return self.second(kept) + kept[:, :4, 1:-1, 1:-1]
+
+
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(1, 3, 16, 16),)
+"""
+
+
+def test_that_a_layer_whose_relu_is_written_in_forward_is_in_its_own_module(engine):
+    (engine.folder / "clamped.py").write_text(CLAMPED)
+    made = project("clamped.py:net")
+    assert engine.run(made, "lower") == "done", engine.failure
+    (report,) = engine.result(made, "lower").vela
+    layers = [row for row in report.operations if row.weight_bytes and row.macs]
+    assert [row.module for row in layers] == ["first", "second"]
+    assert {row.module for row in report.operations if row.operator == "Clamp"} <= {""}

@@ -77,8 +77,8 @@ def test_that_tables_without_rows_take_no_room_from_the_first_paint_on(opened, q
 
 def test_that_cards_bars_and_tensors_are_told_sorted_chosen_and_marked(panel, qtbot, opened):
     # Every card says how its figure came about.
-    assert "SQNR: 34.50 dB, measured on host (PyTorch)" in panel.cards.texts()
-    assert "Top-1: 98.00 \u2192 97.00 %, measured on host (PyTorch)" in panel.cards.texts()
+    assert "SQNR: 34.50 dB, measured in PyTorch" in panel.cards.texts()
+    assert "Top-1: 98.00 \u2192 97.00 %, measured in PyTorch" in panel.cards.texts()
     assert "Bit-exact: 98.75 %, computed (TOSA model)" in panel.comparison.cards.texts()
     assert "Max difference: 1 LSB, computed (TOSA model)" in panel.comparison.cards.texts()
     assert "Same class: 16 of 16, computed (TOSA model)" in panel.comparison.cards.texts()
@@ -137,7 +137,7 @@ def test_that_figures_without_labels_have_no_card(opened, qtbot):
 
 
 def a_users_metric_and_the_worst_samples_are_listed(panel, opened, qtbot):
-    assert "F1: 0.9 \u2192 0.8, measured on host (PyTorch)" in panel.cards.texts()
+    assert "F1: 0.9 \u2192 0.8, measured in PyTorch" in panel.cards.texts()
     texts = [panel.samples.index(0, c).data() for c in range(panel.samples.columnCount())]
     assert texts == ["7", "9.00 dB", "1", "3", "3", "5"]
     # A row of the samples that suffer most opens that sample.

@@ -78,10 +78,10 @@ def test_that_estimates_name_their_source_and_follow_the_selection(panel, opened
     qtbot.waitUntil(lambda: panel.operation_table.chosen_rows() == [2])
     assert panel.places.table.chosen_rows() == [0]
     # Cycles roll up to the chosen depth.
-    assert panel.bars.names == ("stem.conv", "stem.relu", "head", "(no module)")
+    assert panel.bars.names == ("stem.conv", "stem.relu", "head", "(outside modules)")
     panel.depth_box.setCurrentIndex(0)
     panel.depth_box.activated.emit(0)
-    assert panel.bars.names == ("stem", "head", "(no module)")
+    assert panel.bars.names == ("stem", "head", "(outside modules)")
     assert panel.bars.lengths.tolist() == [300.0, 300.0, 400.0]
     # An operator on the CPU says why and is chosen by a click.
     panel.tabs.setCurrentIndex(1)

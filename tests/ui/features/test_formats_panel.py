@@ -1,6 +1,7 @@
 """The explorer: a format against a tensor's histogram while its parameters change."""
 
 import pytest
+from PySide6.QtWidgets import QScrollArea
 
 from tests.fakes.ranges import let_calibrate, write_ranges
 from tests.for_each import for_each
@@ -55,6 +56,13 @@ def grid_and_sqnr_follow_parameters_tensors_and_what_is_chosen(panel, opened, qt
         opened.window.reveal("formats")
         fields = panel.form.fields.values()
         qtbot.waitUntil(lambda: all(f.visibleRegion().boundingRect() == f.rect() for f in fields))
+    # So are its columns where a larger font makes them wider.
+    opened.window.resize(1280, 720)
+    for field in panel.form.fields.values():
+        field.setMinimumWidth(160)
+    type_into(panel.form, "width", "data", "7")
+    area = panel.findChild(QScrollArea)
+    qtbot.waitUntil(lambda: area.horizontalScrollBar().maximum() == 0)
 
 
 @pytest.mark.slow

@@ -29,7 +29,9 @@ def test_that_help_opens_pages_of_panels_and_problems_follows_links_and_searches
     window = opened.help.window
     window.browser.anchorClicked.emit(QUrl("tutorial.md"))
     assert window.page == guide.GUIDE / "tutorial.md"
+    assert [item.text(0) for item in window.pages.selectedItems()] == [guide.title(window.page)]
     window.browser.backward()
+    assert [item.text(0) for item in window.pages.selectedItems()] == [guide.title(guide.INDEX)]
     assert window.page == guide.INDEX
     # The search leaves the pages with all words.
     everything = window.titles()

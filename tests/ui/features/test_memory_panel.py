@@ -44,7 +44,7 @@ def the_peak_and_every_tensor_are_told_and_chosen(memory, opened, qtbot, _):
     assert "SRAM 8.0 KiB, 1.000 ms (fastest), no limit, current" in budget.figures.text()
     assert not budget.take.isEnabled()
     budget.slider.setValue(0)
-    assert "SRAM 2.0 KiB, 1.200 ms (+20.0% cycles), optimised for size" in budget.figures.text()
+    assert "SRAM 2.0 KiB, 1.200 ms (+20.0 % cycles), optimised for size" in budget.figures.text()
     assert "estimated (Vela 5.1.0)" in budget.figures.text()
     qtbot.mouseClick(budget.take, Qt.MouseButton.LeftButton)
     assert opened.document.undo_stack.undoText() == "Optimise for size"

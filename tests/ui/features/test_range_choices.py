@@ -25,7 +25,7 @@ def panel(opened, qtbot, monkeypatch):
 def ranges_say_where_they_come_from_and_follow_the_selection(panel, opened, qtbot):
     # Ranges say where they come from.
     assert "8 samples of data.npz" in panel.origin.text()
-    assert "measured on host" in panel.origin.text()
+    assert "measured in PyTorch" in panel.origin.text()
     assert not panel.warning.isVisible()
     # A clicked row is chosen everywhere.
     click(panel, qtbot, 0)

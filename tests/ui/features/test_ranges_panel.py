@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from PySide6.QtCore import Qt
 
-from tests.fakes.engine import Play
+from tests.fakes.engine import Play, leave_results
 from tests.fakes.ranges import calibrated, click, let_calibrate, shown, write_ranges
-from workbench.results import EXAMPLE_ONLY, save_result
+from tests.fakes.results import result_of
+from tests.ui.shell.test_window import run_to
+from workbench.results import EXAMPLE_ONLY, TensorQuality, save_result
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def test_that_an_empty_panel_offers_to_calibrate_and_tells_how_far_it_is(opened,
     # A running calibration is told in place of ranges.
     engines.plays = [Play(hold="calibrate")]
     panel.context.run_to("calibrate")
-    qtbot.waitUntil(lambda: "50%" in note.label.text())
+    qtbot.waitUntil(lambda: "50 %" in note.label.text())
     assert "Calibrating" in note.label.text()
     assert not note.button.isVisible()
     opened.runner.cancel()
@@ -39,6 +41,22 @@ def test_that_an_empty_panel_offers_to_calibrate_and_tells_how_far_it_is(opened,
     qtbot.waitUntil(lambda: panel.has("calibrate"))
     qtbot.waitUntil(lambda: not opened.runner.running)
     assert panel.model.rowCount() == 2
+
+
+def test_that_without_a_choice_the_activation_with_the_lowest_sqnr_is_shown(opened, qtbot, monkeypatch):
+    let_calibrate(monkeypatch, write_ranges)
+    quality = [
+        TensorQuality(tensor=name, origin=name, module="", op="", sqnr_db=sqnr, cosine=1.0, max_abs_error=0.1)
+        for name, sqnr in (("conv2d", 20.0), ("linear", 40.0))
+    ]
+    leave_results(monkeypatch, evaluate=result_of("evaluate").model_copy(update={"tensors": tuple(quality)}))
+    opened.window.resize(1900, 1000)
+    panel = shown(opened, qtbot)
+    run_to(opened, qtbot, "evaluate")
+    opened.window.reveal("ranges")
+    qtbot.waitUntil(lambda: panel.side.title.text().startswith("conv2d"))
+    assert panel.side.editor.isVisible()
+    assert panel.table.chosen_rows() == []
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from tests.fakes import fvp, runner_elf
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.history.store import History, history_path
 from workbench.project import edits
+from workbench.project.model import TargetChoice
 
 
 @pytest.fixture
@@ -56,8 +57,16 @@ def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(two
         title for column, title in enumerate(titles(panel.table)) if not panel.table.isColumnHidden(column)
     }
     assert {"Run", "Accuracy", "Cycles", "SRAM [KiB]"} <= shown
+    # What runs are chosen by needs no scrolling where the window is small.
+    panel.resize(1000, 480)
+    qtbot.waitUntil(lambda: panel.table.width() > 0.9 * panel.width())
+    header = panel.table.horizontalHeader()
+    for title in ("Accuracy", "Cycles", "SRAM [KiB]", "CPU ops"):
+        at = columns.index(title)
+        end = header.sectionViewportPosition(at) + header.sectionSize(at)
+        assert 0 < end <= panel.table.viewport().width()
     # No run was simulated or verified.
-    assert not {"Measured", "Equal to TOSA", "Compiled", "Accurate"} & shown
+    assert not {"Measured", "Equal to TOSA", "Correct", "Accurate"} & shown
     assert len(panel.plot.dots) == 2
     # Two runs are compared.
     assert not panel.compare.isEnabled()
@@ -109,6 +118,17 @@ def test_that_a_run_on_a_simulator_is_kept_and_told(opened, panel, qtbot, tmp_pa
     evaluated(opened, qtbot, 1)
     qtbot.waitUntil(lambda: texts(panel.table, 2) != ["\u2013"])
     assert texts(panel.table, titles(panel.table).index("Measured")) == ["1,180"]
+
+
+def test_that_the_table_has_all_the_room_where_the_target_has_no_estimates(two_runs, panel, qtbot):
+    assert panel.plot.isVisible()
+    choice = TargetChoice(id="formats")
+    two_runs.document.apply("Formats", lambda p: edits.set_target(p, choice))
+    evaluated_again = len(two_runs.history.runs) + 1
+    two_runs.runs.run_to("evaluate")
+    qtbot.waitUntil(lambda: len(two_runs.history.runs) == evaluated_again)
+    qtbot.waitUntil(lambda: not panel.plot.isVisible() and not panel.plot_note.isVisible())
+    qtbot.waitUntil(lambda: panel.table.height() > 0.7 * panel.height())
 
 
 def test_that_a_damaged_history_is_said_once(workbench, project_file, notices, qtbot):

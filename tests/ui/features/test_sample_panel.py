@@ -52,7 +52,7 @@ def test_that_float_quantized_integer_and_compiled_stand_side_by_side(panel, ope
     assert panel.maps["float"].values.shape == (4, 8)
     # The compiled program stands beside its TOSA.
     assert panel.maps["compiled"].isVisible()
-    assert "no device" in panel.titles["compiled"].text()
+    assert "executed on the simulator" in panel.titles["compiled"].text()
     assert "differ in 2 of 32 elements" in panel.note.text()
     # Beside are the input, the label and what each program predicts.
     assert panel.input.isVisible()

@@ -1,6 +1,7 @@
 """The Sensitivity panel over fake engines: bars stream, pause, go on, and become a rule."""
 
 import pytest
+from PySide6.QtCore import Qt
 
 from workbench.protocol import RunStudy
 
@@ -34,6 +35,10 @@ def test_that_modules_are_ordered_with_more_samples_tried_and_marked_after_an_ed
     assert measured.bars.names == ("head", "stem.conv")
     assert "noise" in measured.bars.labels["bottom"]
     # More samples can be asked for and only those are run.
+    measured.samples.setValue(int(measured.study.found.samples))
+    measured.refresh()
+    assert (measured.measure.text(), measured.measure.isEnabled()) == ("Measure", False)
+    assert measured.measure.toolTip()
     measured.samples.setValue(5)
     measured.refresh()
     assert measured.measure.text() == "Continue"
@@ -71,3 +76,12 @@ def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
     panel.measure.click()
     qtbot.waitUntil(lambda: panel.measure.text() == "Continue")
     assert panel.bars.names == ("head", "stem.conv")
+
+
+def test_that_an_empty_panel_offers_to_measure_below_its_text(opened, engines, panel, qtbot):
+    qtbot.waitUntil(panel.note.button.isVisible)
+    assert panel.note.button.text() == panel.measure.text() == "Measure"
+    qtbot.mouseClick(panel.note.button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: panel.study.found is not None and not opened.runner.running)
+    assert not panel.note.button.isVisible()
+    assert [c.study for c in engines.commands if isinstance(c, RunStudy)] == ["sensitivity"]

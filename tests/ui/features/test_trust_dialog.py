@@ -1,5 +1,6 @@
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QWidget
 
 from tests.workbench.project.builders import make_project
 from ui.features.trust_dialog import TrustDialog, question_text
@@ -35,8 +36,6 @@ def test_that_several_reasons_and_places_are_listed_once_each(tmp_path):
 def test_that_the_code_is_shown_as_it_was_read(code, tmp_path, qtbot):
     (tmp_path / "model.py").write_text("changed\n")
     allowed = []
-    from PySide6.QtWidgets import QWidget
-
     parent = QWidget()
     qtbot.addWidget(parent)
     dialog = TrustDialog(code, lambda: allowed.append(True), parent)
@@ -45,3 +44,14 @@ def test_that_the_code_is_shown_as_it_was_read(code, tmp_path, qtbot):
     assert dialog.text.toPlainText() == "import layers\n"
     qtbot.mouseClick(dialog.allow, Qt.MouseButton.LeftButton)
     assert allowed == [True]
+
+
+def test_that_enter_runs_no_code(code, qtbot):
+    allowed = []
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    dialog = TrustDialog(code, lambda: allowed.append(True), parent)
+    dialog.open()
+    for widget in (dialog, dialog.files, dialog.text):
+        qtbot.keyClick(widget, Qt.Key.Key_Return)
+    assert allowed == []

@@ -73,7 +73,7 @@ def test_that_a_module_says_how_near_the_limit_it_is_and_what_it_is_lost_to(qtbo
     }
     assert shown["near"] == ["90 %", "\u2013"]
     assert shown["a.y"] == ["5 %", "stride above 3"]
-    assert module_name(by_module(rest)[1]) == "(no module)"
+    assert module_name(by_module(rest)[1]) == "(outside modules)"
     said = describe_operation(OperationRow(0, 0, rest[2].model_copy(update={"efficiency": 0.05}), 0.1))
     assert "5 % of the limit of 2 cycles; lost to stride above 3" in said
 

@@ -153,7 +153,7 @@ def test_that_jobs_stand_newest_first_and_change_in_place(watch):
     model.update_job(Job(**{**first.__dict__, "state": "done"}))
     assert [model.index(row, 0).data() for row in range(2)] == [second.title, first.title]
     assert model.index(0, 1).data() == "Compiling for the NPU"
-    assert model.index(0, 2).data() == "50%"
+    assert model.index(0, 2).data() == "50 %"
     assert model.index(1, 1).data() == "done"
     model.tick()
 

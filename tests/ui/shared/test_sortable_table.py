@@ -148,6 +148,19 @@ def test_that_a_column_that_gives_way_is_narrowed_first(qtbot):
     assert view.columnWidth(1) < wide[1]
 
 
+def test_that_a_long_text_is_whole_beside_a_column_that_gives_way(qtbot):
+    columns = (Column("Description", lambda r: r), Column("Digest", lambda r: r, gives_way=True))
+    made = FigureTableModel(columns, lambda r: r)
+    view = FigureView("Table", made)
+    qtbot.addWidget(view)
+    made.set_rows(["a description that is longer than columns are at first, and is read"])
+    view.resize(640, 200)
+    view.show()
+    needed = view.fontMetrics().horizontalAdvance(made.index(0, 0).data())
+    assert view.columnWidth(0) > needed > 340
+    assert view.columnWidth(0) + view.columnWidth(1) <= view.viewport().width()
+
+
 def test_that_a_column_stays_as_wide_as_the_user_made_it(paths):
     paths.horizontalHeader().resizeSection(0, 222)
     paths.resize(300, 200)

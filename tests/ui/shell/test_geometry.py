@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
-from tests.layout import findings, is_on_screen
+from tests.layout import findings, is_on_screen, pages
 from tests.ui.shell.test_window import run_to
 from ui.features.runs.run_table import RUN_COLUMNS, describe_run_row
 from ui.shared.sortable_table import FigureTableModel, FigureView
@@ -23,11 +23,12 @@ def walked(opened, qtbot, size):
     wrong = []
     for row in PANELS:
         panel = window.reveal(row.id)
-        panel.flush()
-        qtbot.wait(1)
-        panel.annotate()
-        qtbot.wait(1)
-        wrong += [f"{row.id} {size}: {line}" for line in findings(panel)]
+        for page in pages(panel):
+            panel.flush()
+            qtbot.wait(1)
+            panel.annotate()
+            qtbot.wait(1)
+            wrong += [f"{row.id} {page} {size}: {line}" for line in findings(panel)]
     for part in (window.pipeline, window.scoreboard, window.rail, window.statusBar()):
         wrong += [f"{size}: {line}" for line in findings(part)]
         assert is_on_screen(part, window)

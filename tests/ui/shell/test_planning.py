@@ -106,7 +106,7 @@ def test_that_a_window_closes_while_a_large_file_is_read(qtbot, tmp_path, monkey
         planner.request(store.load(path), path.parent)
     # What is read and how much of it is said.
     assert told.args[0].startswith("Reading ")
-    assert told.args[0].endswith(" 0%")
+    assert told.args[0].endswith(" 0 %")
     assert reading.wait(20)
     # Another project is planned at once, and closing waits for neither.
     monkeypatch.setattr(keys, "file_digest", files.file_digest)
@@ -125,7 +125,7 @@ def test_that_a_window_closes_while_a_large_file_is_read(qtbot, tmp_path, monkey
 def test_that_the_bar_says_what_is_read_to_plan(opened, qtbot):
     settle(opened, qtbot)
     before = opened.window.pipeline.status.accessibleDescription()
-    opened.planner.reading.emit("Reading data.npz 40%")
-    assert opened.window.pipeline.status.accessibleDescription() == "Reading data.npz 40%"
+    opened.planner.reading.emit("Reading data.npz 40 %")
+    assert opened.window.pipeline.status.accessibleDescription() == "Reading data.npz 40 %"
     opened.planner.reading.emit("")
     assert opened.window.pipeline.status.accessibleDescription() == before

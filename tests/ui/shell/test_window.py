@@ -195,7 +195,7 @@ def test_that_running_work_allows_edits_is_cancelled_and_asked_about_on_closing(
     opened.document.undo_stack.undo()
     # Cancel leaves finished stages.
     qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "running")
-    assert opened.window.pipeline.button("calibrate").second_line().startswith("50%")
+    assert opened.window.pipeline.button("calibrate").second_line().startswith("50 %")
     qtbot.mouseClick(opened.window.pipeline.cancel, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: state_of(opened, "calibrate") == "stale")
     assert state_of(opened, "prepare") == "cached"

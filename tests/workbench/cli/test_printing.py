@@ -16,6 +16,7 @@ from workbench.cli.fvp import print_report
 from workbench.doctor import Finding
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.project.model import Compression
+from workbench.protocol import StageFailed
 from workbench.results import ChannelLayer
 from workbench.results.simulation import BundleCheck, Diagnosis, Measurement, Pool, SimulationReport
 
@@ -78,6 +79,13 @@ def test_that_without_a_terminal_a_line_is_printed_every_few_seconds(monkeypatch
     now[0] += output.PLAIN_PERIOD_S
     progress.update("lower", None, "")
     assert capsys.readouterr().err == "       lower  running\n"
+
+
+@pytest.mark.parametrize(("work", "word"), [("lower", "Compile"), ("sensitivity", "sensitivity")])
+def test_that_a_stage_or_a_study_that_fails_is_named(capsys, work, word):
+    printer = output.ProgressPrinter()
+    printer.event(StageFailed(job="1", stage=work, key="", elapsed_s=0.5, infos=()))
+    assert capsys.readouterr().err.split() == [word, "failed", "0.50", "s"]
 
 
 def test_that_the_temporary_cache_is_gone_afterwards():

@@ -77,13 +77,13 @@ def test_that_progress_is_printed_line_by_line(project_file, played, capsys):
     assert main(["run", str(project_file), "--until", "export", "--verbose"]) == 0
     assert printed() == [
         "info: at work on import_model",
-        "import_model done 0.20 s",
+        "Load done 0.20 s",
         "info: at work on export",
-        "export done 0.20 s",
+        "Export done 0.20 s",
     ]
     played.plays = [Play(fail="prepare", infos=(ErrorInfo(message="No.", code="no"),))]
     assert main(["run", str(project_file), "--until", "prepare"]) == 1
-    assert printed()[:3] == ["import_model cached 0.00 s", "export cached 0.00 s", "prepare failed 0.10 s"]
+    assert printed()[:3] == ["Load cached 0.00 s", "Export cached 0.00 s", "Prepare failed 0.10 s"]
 
 
 def test_that_weights_beside_the_program_change_the_target_of_this_run_only(asked, played, project_file):
@@ -279,7 +279,7 @@ def test_that_a_study_tells_what_it_does_before_the_engine_is_there(
     monkeypatch.setattr("workbench.cli.output.PLAIN_PERIOD_S", 0)
     assert main(["blame", str(project_file)]) == 0
     first, *rest = (" ".join(line.split()) for line in capsys.readouterr().err.splitlines())
-    assert first == "engine starting"
+    assert first == "Engine starting"
     assert any(line.startswith("blame 100%") for line in rest)
 
 

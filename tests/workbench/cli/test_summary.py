@@ -110,11 +110,11 @@ def test_that_the_efficiency_is_told_with_what_the_cycles_are_lost_to(told):
     near = report | {"ideal_cycles": 900, "efficiency": 0.9}
     time = {"ms": None, "sentence": "No time.", "beside": []}
     document = {**dumped("lower", vela=[near]), "time": time, "modules": [], "cycle_corrections": []}
-    assert "90% of the device's limit of 900 cycles" in told(lower=document)
+    assert "90 % of the device's limit of 900 cycles" in told(lower=document)
     module = {"module": "stem", "operations": 1, "cycles": 1000, "share": 1.0}
     far = module | {"ideal_cycles": 30, "efficiency": 0.03, "cause": "stride"}
     lines = told(lower=document | {"modules": [far]})
-    assert "stem: 3% of its limit, 970 cycles above it, most lost to stride above 3" in lines
+    assert "stem: 3 % of its limit, 970 cycles above it, most lost to stride above 3" in lines
 
 
 def test_that_rewrites_are_told_with_the_cycles_that_they_save(told):
@@ -213,7 +213,7 @@ def test_that_verification_tells_both_comparisons(told):
         "Computed 98.75% of 160 outputs equal on the TOSA reference model, at most 1 LSB apart, "
         "arg-max equal for 16 of 16",
         "Functional 16 of 16 samples equal to the TOSA reference model "
-        "(compiled program executed, no device)",
+        "(executed on the simulator, no timing)",
     ]
     executors = {
         "reference_samples": 2,
@@ -224,15 +224,15 @@ def test_that_verification_tells_both_comparisons(told):
     }
     assert told(verify=dumped("verify", executors=executors)) == [
         "Computed 98.75% of 160 outputs equal in TOSA, at most 1 LSB apart, arg-max equal for 16 of 16",
-        "TOSA of 16 samples by the built-in executor, of 2 samples also by the reference model "
-        "(1,030 tensors equal).",
-        "Functional 16 of 16 samples equal to its TOSA (compiled program executed, no device)",
+        "The built-in executor computed the TOSA program on 16 samples, the TOSA reference model also "
+        "on 2 samples (1,030 tensors equal).",
+        "Functional 16 of 16 samples equal to its TOSA (executed on the simulator, no timing)",
     ]
     empty = dumped("verify", elements=0, exact=0, compiled=None, first_divergence="conv2d", tensor_samples=2)
     assert told(verify=empty) == [
         "Computed 0.00% of 0 outputs equal on the TOSA reference model, at most 1 LSB apart, "
         "arg-max equal for 16 of 16",
-        "first divergence: conv2d, over 2 samples",
+        "first tensor that differs from the quantized model: conv2d, over 2 samples",
     ]
 
 
@@ -265,7 +265,7 @@ def test_that_a_compiled_program_that_differs_is_told_with_its_place(told):
     }
     assert told(verify=dumped("verify", compiled=compiled))[1:] == [
         "Functional 1,500 of 1,600 elements differ from the TOSA reference model, by at most 3 "
-        "(compiled program executed, no device)",
+        "(executed on the simulator, no timing)",
         "first: output 0 of delegate 1, 5 instead of 7; Conv2D, stem.conv",
         "error: NPU_OP_CONV at 0x40 of delegate 1: reads past the end",
     ]

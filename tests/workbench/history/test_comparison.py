@@ -230,13 +230,13 @@ def test_that_modules_are_compared_by_cycles_and_place():
     before = lowered(("a", 100, 1024), ("a", 50, 2048), ("b", 10, 0), cpu=("c",))
     after = lowered(("a", 100, 1024), ("b", 10, 0), ("", 30, 512), cpu=("c", "c", "b"))
     found = {c.what: (c.before, c.after) for c in module_changes(before, after)}
-    assert list(found)[:2] == ["a", "(no module)"]
-    assert set(found) == {"a", "(no module)", "b", "c"}
+    assert list(found)[:2] == ["a", "(outside modules)"]
+    assert set(found) == {"a", "(outside modules)", "b", "c"}
     assert found["a"][0].startswith("150 cycles")
     assert found["a"][1].startswith("100 cycles")
     assert found["b"][1].endswith(", 1 on the CPU")
     assert found["c"] == ("1 on the CPU", "2 on the CPU")
-    assert found["(no module)"][0] == ""
+    assert found["(outside modules)"][0] == ""
     assert module_changes(before, before) == []
 
 

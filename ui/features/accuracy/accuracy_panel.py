@@ -179,7 +179,9 @@ class AccuracyPanel(ResultPanel):
             _ADDED, BarDelegate(lambda: self.context.theme, Role.SHARE, self.table)
         )
         self.samples = FigureTableModel(SAMPLE_COLUMNS, describe_sample, self)
-        self.sample_table = FigureView("Worst samples", self.samples, content)
+        self.sample_table = FigureView(
+            "Worst samples", self.samples, content, empty="No figures of single samples."
+        )
         self.sample_table.setToolTip("Double-click a row to show the sample.")
         self.sample_table.activated.connect(lambda index: self._look_at(index.row()))
         top = QVBoxLayout(content)
@@ -248,7 +250,7 @@ class AccuracyPanel(ResultPanel):
         if value.held_out:
             note += " Calibration did not see these samples."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
-            note += " Evaluated on the example input only; results on real data may differ."
+            note += " Results on real data may differ."
         self.data_note.setText(" ".join((note, *value.warnings)))
         is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
         self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")

@@ -109,7 +109,7 @@ class ComparisonView(QWidget):
         self._arrange()
 
     def render_verdict(self, gate: GateResult | None) -> None:
-        """Show whether the program is compiled right, with all limits; nothing without it."""
+        """Show whether the program is compiled correctly, with all limits; nothing without it."""
         self.verdict.setVisible(gate is not None)
         if gate is not None:
             words: dict[bool | None, list[str]] = {True: [], False: [], None: []}

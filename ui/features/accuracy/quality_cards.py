@@ -77,7 +77,7 @@ def describe_quality(row: TensorQuality) -> str:
         _added_text(row),
         f"cosine  {cosine_text(row.cosine)}",
         f"max error  {figure(row.max_abs_error)}",
-        "measured on host (PyTorch)",
+        "measured in PyTorch",
     )
     return "\n".join(lines)
 

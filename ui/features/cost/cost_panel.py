@@ -492,10 +492,10 @@ def _time_card(value: LowerResult, origin: str) -> Card:
         for row in time.rows
     ]
     if time.ms is None:
-        return Card("Time", DASH, "not described", "\n".join(text))
+        return Card("Time", DASH, "no estimate", "\n".join(text))
     if time.low_ms is not None and time.high_ms is not None:
         span = f"{milliseconds(time.low_ms)} to {milliseconds(time.high_ms)}"
-        return Card("Time", milliseconds(time.ms), f"anchored, {span}", "\n".join(text))
+        return Card("Time", milliseconds(time.ms), f"anchored in measured times, {span}", "\n".join(text))
     return Card("Time", milliseconds(time.ms), origin, "\n".join(text))
 
 

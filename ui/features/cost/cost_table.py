@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ui.shared.npu_operations import UNMATCHED, OperationRow, efficiency_lines
+from ui.shared.npu_operations import OperationRow, efficiency_lines
 from ui.shared.number_format import DASH, count, percent
 from ui.shared.sortable_table import Column
 from workbench.graph.labels import operator_name
-from workbench.results import CpuNode, ModuleCycles
+from workbench.results import OUTSIDE_MODULES, CpuNode, ModuleCycles
 from workbench.targets.ethos_u.efficiency import CAUSES
 from workbench.text import plural
 
 
 def module_name(cost: ModuleCycles) -> str:
     """Return the name of a module, or a placeholder for none."""
-    return cost.module or UNMATCHED
+    return cost.module or OUTSIDE_MODULES
 
 
 def depths(rows: Iterable[OperationRow]) -> int:

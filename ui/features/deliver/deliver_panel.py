@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.features.deliver.firmware_check_dialog import FirmwareCheckDialog
 from ui.features.deliver.treemap import Area, Treemap
 from ui.shared.board_fit import BoardFit, BoardFitReader
 from ui.shared.figure_cards import Card, FigureCards
@@ -35,6 +37,7 @@ from workbench.analysis.gate import GateResult, limit_words
 from workbench.deploy.delivery import stated_files
 from workbench.deploy.emulation.proofs import KeptProof, proofs_of_package
 from workbench.deploy.firmware_note import PART_KINDS
+from workbench.deploy.simulators.discovery import load_settings, save_settings
 from workbench.errors import Place, WorkbenchError
 from workbench.results import Deliverable, FirmwareStep, PackageResult, PartKind
 
@@ -244,11 +247,12 @@ class DeliverPanel(ResultPanel):
         if package is None:
             return
         self._show_verdict()
-        for action in ("deliver", "inside"):
+        for action in ("deliver", "inside", "check"):
             self.buttons[action].setEnabled(package.current)
             self.buttons[action].setToolTip("" if package.current else "Not packaged yet")
         is_program = any(file.name.endswith(".pte") for file in package.value.files)
-        self.buttons["inside"].setVisible(is_program)
+        for action in ("inside", "check"):
+            self.buttons[action].setVisible(is_program)
         self.fit.render_fit(self._fits.read())
         proofs = proofs_of_package(package.value.files)
         key = (package.folder, package.current, self.context.answers(), proofs)
@@ -269,12 +273,15 @@ class DeliverPanel(ResultPanel):
             ("Export deliverables\u2026", "deliver", True),
             ("Export report\u2026", "report", False),
             ("Inspect the .pte", "inside", False),
+            ("Check firmware\u2026", "check", False),
         ):
             button = QPushButton(title, content)
             button.setProperty("primary", primary)
-            button.clicked.connect(partial(self._on_action_clicked, action))
             buttons.addWidget(button)
             self.buttons[action] = button
+        for action in ("deliver", "report", "inside"):
+            self.buttons[action].clicked.connect(partial(self._on_action_clicked, action))
+        self.buttons["check"].clicked.connect(self._on_check_clicked)
         buttons.addStretch(1)
         self.files = FigureTableModel(FILE_COLUMNS, describe_file, self)
         self.deliverables = FilesView(self.files, lambda: self.context.theme, content)
@@ -360,6 +367,26 @@ class DeliverPanel(ResultPanel):
 
     def _on_action_clicked(self, action: str) -> None:
         self.context.commands.asked.emit(action)
+
+    def _on_check_clicked(self) -> None:
+        folder = self.context.session.result("package")
+        programs = sorted(folder.glob("*.pte")) if folder is not None else []
+        if not programs:
+            return
+        known = ""
+        with suppress(WorkbenchError):
+            known = load_settings().firmware
+        dialog = FirmwareCheckDialog(programs[0], known, self.context.theme, self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.checked.connect(self._on_checked)
+        dialog.open()
+
+    def _on_checked(self, elf: str) -> None:
+        try:
+            save_settings(load_settings().model_copy(update={"firmware": elf}))
+        except WorkbenchError as error:
+            self.context.notices.error(error)
+        self.context.session.machine_changed.emit()
 
     def _ask_for(self, field: str) -> None:
         self.context.notices.place_asked.emit(Place(kind="option", id=field))

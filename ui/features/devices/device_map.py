@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.chip import AnyIndex
-from ui.shared.labels import literal
+from ui.shared.labels import Label, literal
 from ui.shared.number_format import DASH, count, kib, milliseconds, size
 from ui.shared.sortable_table import ROOT, Column
 from ui.shared.theme import Theme
@@ -352,9 +352,14 @@ class HeatMap(QWidget):
     cell_chosen = Signal(QModelIndex)
 
     def __init__(
-        self, model: QAbstractTableModel, figures: Sequence[str], parent: QWidget | None = None
+        self, model: QAbstractTableModel, figures: Sequence[str], empty: str, parent: QWidget | None = None
     ) -> None:
+        """Make a view; ``empty`` is what it says without points."""
         super().__init__(parent)
+        self.none = Label(empty, self)
+        self.none.setObjectName("Hint")
+        self.none.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.none.setWordWrap(True)
         self.figure = QComboBox(self)
         self.figure.setAccessibleName("Heat map figure")
         self.figure.addItems(figures)
@@ -373,3 +378,12 @@ class HeatMap(QWidget):
         layout.setSpacing(4)
         layout.addWidget(self.figure, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self.view, 1)
+        layout.addWidget(self.none, 1)
+        model.modelReset.connect(self._show_parts)
+        self._show_parts()
+
+    def _show_parts(self) -> None:
+        has_points = self.view.model().rowCount() > 0
+        self.none.setVisible(not has_points)
+        for part in (self.figure, self.view):
+            part.setVisible(has_points)

@@ -161,7 +161,7 @@ class DevicesPanel(Panel):
         self.plot.dot_chosen.connect(self._on_dot_chosen)
         self.heat = HeatMapModel(lambda: self.context.theme, self)
         titles = [f"{title}, estimated (Vela)" for title, _, _ in FIGURES]
-        self.map = HeatMap(self.heat, titles, self)
+        self.map = HeatMap(self.heat, titles, NO_POINTS, self)
         self.map.figure_chosen.connect(self.heat.show_figure)
         self.map.cell_chosen.connect(self._on_cell_chosen)
         self._make_head()
@@ -215,7 +215,9 @@ class DevicesPanel(Panel):
         self.start.clicked.connect(self._on_start)
         self.devices = _choices(self, "Devices", (_ALL, _FAMILY, _PRESENT))
         self.modes = _choices(self, "Memory modes", ("All memory modes", "This memory mode"))
-        self.configs = _choices(self, "System configurations", ("Default config", "All configs"))
+        self.configs = _choices(
+            self, "System configurations", ("Default system configuration", "All system configurations")
+        )
         self.limits = QLineEdit(self)
         self.limits.setPlaceholderText("SRAM limits [KiB], e.g. 256 512")
         self.limits.setAccessibleName("SRAM limits in KiB")

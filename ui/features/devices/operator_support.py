@@ -49,6 +49,8 @@ NOTHING = (
     "seconds and compiles nothing. Operators that only Vela rejects are not found."
 )
 _ORIGIN = "predicted (partitioner)"
+_UNCHECKED = "Press Check support to see which operators would run on the CPU."
+_ALL_SUPPORTED = "No operator would run on the CPU."
 
 
 class OperatorSupportView(QWidget):
@@ -73,7 +75,7 @@ class OperatorSupportView(QWidget):
         self.note.place_asked.connect(context.notices.place_asked)
         self.cards = FigureCards(self)
         self.model = FigureTableModel(LEFT_COLUMNS, _reason, self)
-        self.table = FigureView("CPU operators", self.model, self)
+        self.table = FigureView("CPU operators", self.model, self, empty=_UNCHECKED)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         head = QHBoxLayout()
         head.addWidget(self.start)
@@ -96,6 +98,7 @@ class OperatorSupportView(QWidget):
         devices = result.devices if result is not None else ()
         self.cards.render_cards([_card(device) for device in devices], theme, stale=stale)
         self.model.set_rows(cpu_rows(result) if result is not None else [])
+        self.table.empty = _UNCHECKED if result is None else _ALL_SUPPORTED
         self.table.set_look(theme, stale=stale)
 
     def _on_start(self) -> None:

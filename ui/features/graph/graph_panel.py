@@ -21,7 +21,7 @@ from ui.features.graph.annotations import Annotations
 from ui.features.graph.bookmarks import Bookmarks, place_of
 from ui.features.graph.graph_bar import GraphBar
 from ui.features.graph.graph_comparison import ComparedGraph, Comparison
-from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, OverlayLoader
+from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, OverlayLoader, how_to_make
 from ui.features.graph.graph_sources import GraphFiles, SnapshotLoader
 from ui.features.graph.graph_view import GraphView
 from ui.features.graph.lineage_rail import SOURCE, LineageRail, stops
@@ -357,7 +357,7 @@ class GraphPanel(Panel):
     def _on_tab_clicked(self, number: int) -> None:
         if number >= 0 and not self.tabs.isTabEnabled(number):
             title = LEVELS[number].title
-            self.context.notices.info(f"No {title} graph yet.", "Run the stage that creates it.")
+            self.context.notices.info(f"No {title} graph yet.", how_to_make(LEVELS[number].id))
 
     def _on_level_changed(self) -> None:
         self._show_level()

@@ -12,6 +12,7 @@ from workbench.errors import Cancelled, WorkbenchError
 from workbench.graph.lineage import Lineage, attribute
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.ids import StageId
+from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project.frozen import Frozen
 from workbench.results import DEVICE_GRAPH_FILE, GRAPH_FILE
 from workbench.targets import macs_per_cycle
@@ -49,6 +50,13 @@ LEVELS = (
     Level("device", "lower", DEVICE_GRAPH_FILE, "TOSA", "The NPU parts as TOSA, the input of Vela"),
 )
 LEVELS_BY_ID = {level.id: level for level in LEVELS}
+
+
+def how_to_make(level: str) -> str:
+    """Return which stage makes the graph of a level, as an instruction."""
+    return f"Run {STAGES_BY_ID[LEVELS_BY_ID[level].stage].title} to create it."
+
+
 FLOAT, PREPARED, QUANTIZED, EDGE, DEVICE = (level.id for level in LEVELS)
 
 

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QToolButton, QWidget
 
-from ui.features.graph.graph_results import DEVICE, EDGE, CompiledRow
+from ui.features.graph.graph_results import DEVICE, EDGE, CompiledRow, how_to_make
 from ui.shared.labels import Label, literal
 from workbench.graph.labels import elide, local_name
 from workbench.graph.lineage import How, Lineage
@@ -158,7 +158,7 @@ def stops(
 
 def _stop(lineage: Lineage, level: str, chosen: Collection[str], other: str, title: str) -> Stop:
     if other not in lineage.levels:
-        return Stop(title, "not run", "Run the stage that creates it.")
+        return Stop(title, "not run", how_to_make(other))
     matches = [lineage.counterparts(level, node_id, other) for node_id in sorted(chosen)]
     nodes = tuple(dict.fromkeys(node for match in matches for node in match.nodes))
     lost = sum(not match.nodes for match in matches)

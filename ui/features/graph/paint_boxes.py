@@ -252,7 +252,7 @@ class BoxPainter:
         amount = marks.amount(item, hierarchy)
         if amount is not None:
             share = marks.share(item, hierarchy) if item in hierarchy.groups else None
-            text = f"{share:.0%}" if share is not None else number_text(amount)
+            text = f"{100 * share:.0f} %" if share is not None else number_text(amount)
             self._chip(painter, rect, text, self._palette.border.color())
             return
         chip = marks.chip(item, hierarchy) if marks.chips else None

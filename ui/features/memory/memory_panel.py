@@ -24,7 +24,7 @@ from ui.state.selection import Selected
 from workbench.analysis.memory import fullest_step
 from workbench.project import edits
 from workbench.project.model import TargetChoice
-from workbench.results import LiveRange, LowerResult, PackageResult, VelaReport
+from workbench.results import OUTSIDE_MODULES, LiveRange, LowerResult, PackageResult, VelaReport
 from workbench.studies.sweep import SweepResult, asked, positions
 from workbench.targets import target_of
 
@@ -55,7 +55,7 @@ def usage(tensor: LiveRange) -> str:
 
 def describe_tensor(tensor: LiveRange) -> str:
     """Return the figures of a tensor, one per line."""
-    where = f"in {tensor.module}" if tensor.module else "no module"
+    where = f"in {tensor.module}" if tensor.module else OUTSIDE_MODULES
     return "\n".join(
         (
             tensor.name,

@@ -13,7 +13,7 @@ from workbench.project.model import TargetChoice
 from workbench.studies.sweep import SweepPoint
 
 _SLIDER_PX = 220
-_HINT = "Estimate this program with less SRAM (Vela only, without lowering again)"
+_HINT = "Estimate this program with less SRAM (only Vela compiles it again)"
 
 
 class SramBudget(QWidget):
@@ -108,7 +108,7 @@ class SramBudget(QWidget):
         is_present = point.target == self._present
         self.figures.setText(
             f"SRAM {size(totals.sram_bytes)}, {milliseconds(totals.inference_ms)} "
-            f"({f'+{more:.1%} cycles' if more else 'fastest'}), {way}"
+            f"({f'+{100 * more:.1f} % cycles' if more else 'fastest'}), {way}"
             f"{', current' if is_present else ''}; estimated ({self._tool})"
         )
         self.take.setEnabled(not is_present)

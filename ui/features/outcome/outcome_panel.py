@@ -90,7 +90,7 @@ class AnswerCard(QFrame):
             palette.setColor(QPalette.ColorRole.WindowText, QColor(colour))
             label.setPalette(palette)
         self.figure.setText(answer.figure)
-        self.goal.setText(f"Goal: {answer.goal}" if answer.goal else "")
+        self.goal.setText(f"Limit: {answer.goal}" if answer.goal else "")
         self.goal.setVisible(bool(answer.goal))
         self.picture_title.setText(answer.picture)
         self.picture_title.setVisible(bool(answer.bars))
@@ -100,7 +100,7 @@ class AnswerCard(QFrame):
         is_open = answer.state == "open" and not answer.bars
         self.more.setText("Run" if is_open else "Details")
         self.more.setAccessibleName(f"{self.more.text()}: {answer.title}")
-        states = {"met": "goal met", "missed": "goal missed", "doubtful": "in doubt", "open": ""}
+        states = {"met": "limit met", "missed": "limit missed", "doubtful": "in doubt", "open": ""}
         self.setAccessibleName(f"{answer.title}: {answer.figure} {states[answer.state]}".strip())
 
     def _on_details(self) -> None:
@@ -231,10 +231,10 @@ class OutcomePanel(ResultPanel):
             button.clicked.connect(partial(self.context.commands.asked.emit, action))
             self.buttons[action] = button
             row.addWidget(button)
-        goals = QPushButton("Goals\u2026", self)
-        goals.setToolTip("The limits that the answers are compared with, in the project settings")
-        goals.clicked.connect(self._on_goals)
-        row.addWidget(goals)
+        limits = QPushButton("Limits\u2026", self)
+        limits.setToolTip("The limits that the answers are compared with, in the project settings")
+        limits.clicked.connect(self._on_limits)
+        row.addWidget(limits)
         row.addStretch(1)
         return row
 
@@ -286,5 +286,5 @@ class OutcomePanel(ResultPanel):
     def _show_panel(self, panel_id: str) -> None:
         self.context.commands.asked.emit(f"go_{panel_id}")
 
-    def _on_goals(self) -> None:
+    def _on_limits(self) -> None:
         self.context.notices.place_asked.emit(Place(kind="option", id="accuracy"))

@@ -36,7 +36,7 @@ NO_PICTURES = (
 _PICTURE_PX, _CELL_PX = 128, QSize(176, 192)
 NOTE = (
     "The samples with another class first, which are red, then those with the lowest SQNR. "
-    "Measured on host (PyTorch)."
+    "Measured in PyTorch."
 )
 
 

@@ -55,9 +55,9 @@ SAMPLE_COLUMNS: tuple[Column[ShownSample], ...] = (
         "Lost",
         lambda r: str(r.lost),
         lambda r: r.lost,
-        "Objects of the float model that the quantized one has not",
+        "Objects of the float model that the quantized model does not find",
     ),
-    Column("New", lambda r: str(r.added), lambda r: r.added, "Objects that only the quantized model has"),
+    Column("New", lambda r: str(r.added), lambda r: r.added, "Objects that only the quantized model finds"),
     Column(
         "Worse by",
         lambda r: f"{r.loss:.3g}",
@@ -240,5 +240,5 @@ def _note(task: TaskQuality) -> str:
         return "The samples that lose most."
     return (
         f"Over all samples {task.lost} objects of the float model are lost and {task.added} are "
-        "new; those are red. Measured on host (PyTorch)."
+        "new; those are red. Measured in PyTorch."
     )

@@ -109,7 +109,7 @@ class ExecutionView(QWidget):
         self.refer.setVisible(path.suffix == TFLITE_SUFFIX)
         self.referred.setText("")
         self.source.setText(VECTORS if has_vectors else RANDOM)
-        self.note.setText("Values of the compiled program: no device, no cycles.")
+        self.note.setText("Values of the compiled program, executed on the simulator (no timing).")
         self._clear()
 
     def set_theme(self, theme: Theme) -> None:

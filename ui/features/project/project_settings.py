@@ -131,7 +131,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
         ),
     ),
     (
-        "Compiled right: limits",
+        "Correct: limits",
         (
             ("gate.lsb", "Largest difference [LSB]"),
             ("gate.sqnr", "Lowest SQNR [dB]"),
@@ -144,7 +144,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
         ),
     ),
     (
-        "Accurate enough: limits",
+        "Accurate: limits",
         (
             ("accuracy.loss", "Lost top-1 or metric, share"),
             ("accuracy.sqnr", "Lowest SQNR to float [dB]"),

@@ -94,7 +94,7 @@ def describe(row: RangeRow) -> str:
     if row.clipped is not None:
         lines.append(f"clipped  {percent(row.clipped)}")
     if row.sqnr_db is not None:
-        lines.append(f"SQNR  {decibel(row.sqnr_db)}, measured on host")
+        lines.append(f"SQNR  {decibel(row.sqnr_db)}, measured in PyTorch")
     if tensor.problem:
         lines.append(tensor.problem)
     return "\n".join(lines)
@@ -150,7 +150,7 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
         "SQNR",
         lambda r: decibel(r.sqnr_db),
         lambda r: r.sqnr_db,
-        "Float against quantized, measured on host (PyTorch)",
+        "Float against quantized, measured in PyTorch",
     ),
     Column(
         "Zeros",

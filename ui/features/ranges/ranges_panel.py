@@ -92,7 +92,7 @@ class RangesPanel(ResultPanel):
         samples = shown.value.samples
         times = f"{samples} sample{'s' if samples != 1 else ''}"
         on = shown.value.calibrated_on
-        self.origin.setText(f"{times} of {on}, measured on host (PyTorch)")
+        self.origin.setText(f"{times} of {on}, measured in PyTorch")
         self.origin.setToolTip(literal(self.origin.text()))
         self.warning.setVisible(on == EXAMPLE_ONLY)
 
@@ -188,7 +188,15 @@ class RangesPanel(ResultPanel):
         side.chosen.tensor_chosen.connect(self._on_tensor_named)
         return side
 
+    def _worst(self) -> int | None:
+        """Return the index of the activation with the lowest SQNR; None if none is known."""
+        known = [(row.sqnr_db, index) for index, row in enumerate(self.rows) if row.sqnr_db is not None]
+        return min(known)[1] if known else None
+
     def _show_large(self, index: int | None) -> None:
+        """Show a tensor beside the others; without a choice the one that loses most."""
+        if index is None:
+            index = self._worst()
         if index is not None and index == self._large:
             return
         self._large = index

@@ -61,18 +61,21 @@ class RuleRow:
 
     @property
     def count_text(self) -> str:
-        """The number of modules it applies to, and the call of the quantizer, as text."""
-        calls = KEEPING_CALLS if self.rule.keeps_off else RULE_CALLS
-        call = calls[self.rule.kind]
+        """The number of modules it applies to, as text."""
         if not self.rule.enabled:
-            return f"disabled \u00b7 {call}"
+            return "disabled"
         if self.trouble:
-            return f"{self.trouble} \u00b7 {call}"
+            return self.trouble
         if self.count is None:
-            of_code = self.rule.kind in PLUGIN_KINDS
-            return f"counted by Prepare \u00b7 {call}" if of_code else call
+            return "counted by Prepare" if self.rule.kind in PLUGIN_KINDS else "not counted yet"
         loses = f", overridden in {self.count.loses}" if self.count.loses else ""
-        return f"applies to {self.count.wins}{loses} \u00b7 {call}"
+        return f"applies to {self.count.wins}{loses}"
+
+    @property
+    def call(self) -> str:
+        """The call of the quantizer that the rule becomes."""
+        calls = KEEPING_CALLS if self.rule.keeps_off else RULE_CALLS
+        return calls[self.rule.kind]
 
 
 def shown_order(rules: Sequence[Rule]) -> list[Rule]:
@@ -139,7 +142,7 @@ class RuleStackModel(QAbstractListModel):
             case Qt.ItemDataRole.DisplayRole:
                 value = f"{row.number}  {words}"
             case Qt.ItemDataRole.ToolTipRole:
-                value = literal(f"{row.number}. {RULE_CALLS[row.rule.kind]}: {row.count_text}")
+                value = literal(f"Rule {row.number}: {row.count_text}\nCall of the quantizer: {row.call}")
             case Qt.ItemDataRole.AccessibleTextRole:
                 value = f"Rule {row.number}: {words}, {row.label}, {row.count_text}"
             case Qt.ItemDataRole.CheckStateRole:

@@ -27,7 +27,7 @@ from workbench.project.plugins import offered
 
 EMPTY_TEXT = "No rules: nothing is quantized.\nAdd a rule below, or select modules and press 1."
 
-ORDER = "Last match wins, numbered as applied"
+ORDER = "The last match wins"
 
 
 class RulesPanel(Panel):
@@ -95,9 +95,7 @@ class RulesPanel(Panel):
             text = "Export failed: counts outdated" if is_counted else "Export failed: no counts"
         elif is_counted and session.planned and view.state != "cached":
             text = "Counts outdated"
-        self.hint.setText(
-            " \u00b7 ".join(part for part in ("Last match wins, numbered as applied", text) if part)
-        )
+        self.hint.setText(" \u00b7 ".join(part for part in ("The last match wins", text) if part))
         self.hint.setToolTip(literal(sentence(view, "Load the model to count its modules.")))
         mark(self.hint, is_bad=is_bad)
 

@@ -32,7 +32,7 @@ def describe_run(run: Run) -> str:
     lines = [f"Run {run.number}, {when(run)}", rules_line(run)]
     if run.quality.samples:
         text = f"{run.accuracy_name}  {accuracy_text(run)}"
-        lines.append(f"{text}, measured on host (PyTorch)")
+        lines.append(f"{text}, measured in PyTorch")
     if run.cost is not None:
         lines.append(
             f"{count(run.cost.cycles)} cycles, SRAM {size(run.cost.sram_bytes)}, "
@@ -63,6 +63,7 @@ def _exact(run: Run) -> float | None:
     return run.simulated.exact if run.simulated is not None else None
 
 
+_CORRECT = {"right": "yes", "differs": "no"}
 _SHORT = {"accurate enough": "yes", "low accuracy": "low", "not accurate enough": "no"}
 
 
@@ -88,12 +89,12 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         "Accuracy",
         lambda r: accuracy_text(r.run),
         lambda r: r.run.accuracy,
-        "Custom metric, else top-1, else SQNR; measured on host (PyTorch)",
+        "Custom metric, else top-1, else SQNR; measured in PyTorch",
     ),
     Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),
     Column(
-        "Compiled",
-        lambda r: r.run.gate.verdict if r.run.gate else DASH,
+        "Correct",
+        lambda r: _CORRECT.get(r.run.gate.verdict, DASH) if r.run.gate else DASH,
         None,
         "Whether the compiled program is the quantized model, within the limits; computed",
     ),
@@ -143,6 +144,8 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Target", lambda r: r.run.target.id),
     Column("Time", lambda r: when(r.run), None, "Time of the run (UTC)"),
 )
+
+SQNR_COLUMN = [column.title for column in RUN_COLUMNS].index("SQNR")
 
 
 def describe_run_row(row: RunRow) -> str:

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, 
 
 from ui.features.runs.run_table import (
     RUN_COLUMNS,
+    SQNR_COLUMN,
     RunRow,
     comparison_columns,
     describe_compared,
@@ -43,7 +44,8 @@ NO_RUNS = "No runs yet. Every evaluated or simulated configuration is listed her
 NO_PRESENT = "No run of the present configuration."
 NO_RESTORE = "Select one run with other rules than the project"
 NO_COST = "Compile to see accuracy over cycles."
-_WIDE_PX = 760
+# Below it the table, which would hide cycles and memory, is above the plot.
+_WIDE_PX = 1200
 # The page of the comparison.
 _COMPARISON = 1
 NO_PAIR = "Select two or more runs to compare them."
@@ -97,7 +99,7 @@ class RunsPanel(Panel):
         head.addWidget(self.compare)
         head.addWidget(self.restore)
         left = _stack(self, head, self.banner, self.none, self.table)
-        right = _stack(self, self.plot_note, self.plot)
+        right = self._side = _stack(self, self.plot_note, self.plot)
         split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         for part in (left, right):
             split.addWidget(part)
@@ -148,6 +150,9 @@ class RunsPanel(Panel):
                 # Columns without a figure, e.g. a measured one, are hidden.
                 texts = self.model.texts(column, range(self.model.rowCount()))
                 self.table.setColumnHidden(column, texts <= {"", DASH})
+            # Without labels and a metric the accuracy is the SQNR.
+            if all(run.accuracy_name == "SQNR" for run in runs):
+                self.table.setColumnHidden(SQNR_COLUMN, True)
             self._show_dots(best)
             indices = [i for i, run in enumerate(runs) if run.number in chosen]
             self.table.choose_rows([self.model.shown_at(i) for i in indices], reveal=False)
@@ -171,12 +176,14 @@ class RunsPanel(Panel):
             if point is not None
         ]
         unit = f"{name} [dB]" if name == "SQNR" else name
-        self.plot.render_dots(dots, f"{unit}, measured on host")
+        self.plot.render_dots(dots, f"{unit}, measured in PyTorch")
         self.plot.setVisible(bool(dots))
         text = f"Dot size: SRAM. Line: Pareto front. {CPU_WORDS} Drag the dashed lines to filter."
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
-        self.plot_note.setText(text if dots else why or NO_COST)
+        # A target without estimates has no plot, and its table gets the room.
+        self._side.setVisible(not why)
+        self.plot_note.setText(text if dots else NO_COST)
 
     def _chosen(self) -> list[Run]:
         rows = [self.model.row_at(row) for row in self.table.chosen_rows()]

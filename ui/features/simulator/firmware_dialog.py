@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
     QCheckBox,
-    QDialog,
     QFormLayout,
     QHBoxLayout,
     QProgressBar,
@@ -22,7 +20,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.forms import PathField, make_primary
 from ui.shared.labels import Label
-from ui.shared.workbench_command import WorkbenchCommand
+from ui.shared.workbench_command import CommandDialog
 
 _ABOUT = (
     "The firmware runs under QEMU on a Cortex-M55 with the memories of the AN547, with Arm's own "
@@ -33,7 +31,7 @@ _SIGNS = {True: "\u2713", False: "\u2717", None: "\u2013"}
 _STATES = {True: "passed", False: "failed", None: "not checked"}
 
 
-class FirmwareDialog(QDialog):
+class FirmwareDialog(CommandDialog):
     """Asks for firmware, proves it in a process of its own, and shows the checks.
 
     Signals:
@@ -61,10 +59,9 @@ class FirmwareDialog(QDialog):
         self.progress.hide()
         self.text = QTextBrowser(self)
         self.text.setAccessibleName("Checks of the firmware")
-        self._command = WorkbenchCommand(self)
-        self._command.changed.connect(self._show_state)
-        self._command.succeeded.connect(self._on_succeeded)
-        self._command.failed.connect(self.text.setPlainText)
+        self.command.changed.connect(self._show_state)
+        self.command.succeeded.connect(self._on_succeeded)
+        self.command.failed.connect(self.text.setPlainText)
         self._lay_out()
         self._show_state()
 
@@ -92,11 +89,6 @@ class FirmwareDialog(QDialog):
         layout.addLayout(row)
         self.resize(720, 640)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether firmware is being proved."""
-        return self._command.is_running
-
     def _show_state(self, *_: object) -> None:
         self.prove.setText("Stop" if self.is_running else "Prove")
         self.prove.setEnabled(self.is_running or bool(self.elf.text()))
@@ -104,25 +96,17 @@ class FirmwareDialog(QDialog):
 
     def _on_prove_clicked(self) -> None:
         if self.is_running:
-            self._command.stop()
+            self.command.stop()
             return
         words = ["--cache"] if self.cache.isChecked() else []
         self.text.clear()
-        self._command.run(
+        self.command.run(
             "firmware", "prove", self.elf.text(), str(self._program), "--target", self._target, *words
         )
 
     def _on_succeeded(self, document: dict[str, Any]) -> None:
         self.text.setHtml(proof_text(document))
         self.proved.emit(self.elf.text(), document["verdict"] == "proven")
-
-    def reject(self) -> None:
-        self._command.end()
-        super().reject()
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        self._command.end()
-        super().closeEvent(event)
 
 
 def proof_text(document: dict[str, Any]) -> str:

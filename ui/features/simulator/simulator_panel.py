@@ -163,7 +163,7 @@ class SimulatorFiles(QWidget):
         self.prove.setToolTip(
             "Run your firmware with Arm's NPU driver under QEMU, and check what it does"
             if has_program
-            else "Run to Pack first: firmware is proved with the packed program"
+            else "Package the program first: firmware is proved with it"
         )
 
     def render_machine(

@@ -139,7 +139,7 @@ class TflitePanel(Panel):
         self.start.setVisible(job is not None or self._file is not None)
         self.file.setText(str(self._file) if self._file is not None else "")
         self.note.render_study(self.study, _summary(result) if result is not None else "", why)
-        self.note.set_alone(alone=result is None)
+        self.note.set_alone(alone=result is None, start=None if job else self.choose)
         self._split.setVisible(result is not None)
         if result is not None:
             self._show_result(result)
@@ -189,7 +189,11 @@ class TflitePanel(Panel):
 
 
 def _summary(result: TfliteComparison) -> str:
-    kind = "" if result.compiled_here else " The compiled file holds no estimate: cycles are limits."
+    kind = (
+        ""
+        if result.compiled_here
+        else " The compiled file has no estimate: its cycles are the device's limits."
+    )
     lines = [result.answer() + kind, *result.remarks()]
     if result.not_executed:
         lines.append(f"Outputs are not compared: {result.not_executed}")

@@ -24,7 +24,7 @@ from workbench.engine.fx.modules import Location
 from workbench.results import LiveRange, NpuCommand, VelaOperation, VelaReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import torch
 
@@ -34,18 +34,24 @@ _INSIDE = ("sram", *_BUFFERS)
 _TENSORS = "tensors"
 # Tensors added by Vela (layout changes) are named #1234, with a new number at every run.
 _INTERNAL = "(added by Vela)"
+_RESHAPE = "tosa.RESHAPE.default"
+# Vela's names of operations that are fused with the one before, with their operators of TOSA.
+_LAST = {"LUT": "tosa.TABLE.default", "Clamp": "tosa.CLAMP.default"}
+# Operators that may follow them inside.
+_PLAIN = frozenset(("tosa.RESCALE.default", _RESHAPE, "tosa.TRANSPOSE.default"))
 
 
 @dataclass(frozen=True)
 class Origin:
     """The origin of a TOSA tensor: operator and location of the translated node.
 
-    ``root`` is the name that the exporter recorded for it.
+    ``root`` is the name that the exporter recorded for it, ``source`` the tensor it is computed from.
     """
 
     op: str = ""
     place: Location = field(default_factory=Location)
     root: str = ""
+    source: str = ""
 
     @property
     def module(self) -> str:
@@ -82,15 +88,19 @@ def recorded() -> Iterator[Recording]:
         pending.clear()
 
     def translated(node: torch.fx.Node) -> None:
-        pending[node.name] = _origin_of(node)
+        pending[node.name] = _origin_of(node, pending)
 
     with watched_compilation(compiled, translated):
         yield recording
 
 
-def _origin_of(node: torch.fx.Node) -> Origin:
-    location = modules.locate(node.meta.get("nn_module_stack")) or Location()
-    return Origin(programs.op_of(node), location, programs.origin_of(node))
+def _origin_of(node: torch.fx.Node, translated: Origins) -> Origin:
+    """Return the origin of a node; one that a pass added without a place has that of its input."""
+    source = next((n.name for n in node.all_input_nodes if n.name in translated), "")
+    location = modules.locate(node.meta.get("nn_module_stack"))
+    if location is None:
+        location = translated[source].place if source else Location()
+    return Origin(programs.op_of(node), location, programs.origin_of(node), source)
 
 
 def report(delegate: int, model: Any, clock_hz: float, origins: Origins, device: str) -> VelaReport:
@@ -157,9 +167,8 @@ def _operations(
     model: Any, origins: Origins, cycles: Mapping[Any, OperationCycles]
 ) -> Iterator[VelaOperation]:
     details = by_id(model, SHAPES)
-    for row in rows(model, PERFORMANCE):
+    for row, origin in _with_origins(list(rows(model, PERFORMANCE)), origins):
         name = str(row.get("name", ""))
-        origin = origin_named(name, origins)
         shapes, counted = details.get(row.get("id"), {}), cycles[row.get("id")]
         external = sum(n for memory, n in counted.memory.items() if not memory.lower().startswith(_INSIDE))
         macs = number(row.get("mac_count"))
@@ -188,6 +197,32 @@ def _operations(
             corrections=counted.corrections,
             **_geometry(shapes),
         )
+
+
+def _with_origins(
+    operations: Sequence[Mapping[str, Any]], origins: Origins
+) -> Iterator[tuple[Mapping[str, Any], Origin]]:
+    """Yield each operation with its origin.
+
+    Operations that Vela fuses have the name of the last one's output. One in front of a table or a
+    clamp comes from what that is computed from.
+    """
+    fused = {row.get("name"): row["operator"] for row in operations if row.get("operator") in _LAST}
+    for row in operations:
+        origin = origin_named(str(row.get("name", "")), origins)
+        if (operator := fused.get(row.get("name"))) is not None:
+            last = _upstream(origin, origins, _PLAIN)
+            if last.op == _LAST[operator]:
+                before = origins.get(last.source, last)
+                origin = last if row["operator"] == operator else _upstream(before, origins, {_RESHAPE})
+        yield row, origin
+
+
+def _upstream(origin: Origin, origins: Origins, passed: Collection[str]) -> Origin:
+    """Return an origin, or the first before it that is no operator of ``passed``."""
+    while origin.op in passed and origin.source in origins:
+        origin = origins[origin.source]
+    return origin
 
 
 def _geometry(shapes: Mapping[str, Any]) -> dict[str, Any]:

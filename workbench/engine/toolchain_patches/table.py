@@ -109,9 +109,13 @@ PATCHES: tuple[Patch, ...] = (
         "tosa-origins",
         "Note where each TOSA tensor comes from",
         "interception",
-        ("executorch.backends.arm.tosa.backend:process_call_function",),
-        "The node that is translated is noted before the stock function translates it.",
-        "The stock function is called with the same arguments.",
+        (
+            "executorch.backends.arm.tosa.backend:process_call_function",
+            "executorch.backends.arm._passes.insert_table_ops:InsertTableOpsPass.call",
+        ),
+        "The node that is translated is noted before the stock function translates it; a table has the"
+        " place of the function that it replaces.",
+        "The stock functions are called with the same arguments; a place is in no byte of a program.",
         on_mismatch="error",
         proven=_VELA,
     ),

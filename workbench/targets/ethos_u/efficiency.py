@@ -12,7 +12,7 @@ from collections import Counter
 from math import ceil
 from typing import TYPE_CHECKING
 
-from workbench.results.cost import ModuleCycles
+from workbench.results.cost import OUTSIDE_MODULES, ModuleCycles
 from workbench.targets.ethos_u.devices import family_of
 
 if TYPE_CHECKING:
@@ -138,13 +138,13 @@ def lost_cycles(operations: Iterable[VelaOperation]) -> list[tuple[CycleCause, i
 
 def efficiency_text(report: VelaReport) -> str:
     """Return how near a program is to the limits of the device, and what keeps it away."""
-    text = f"{report.efficiency:.0%} of the device's limit of {report.ideal_cycles:,} cycles"
+    text = f"{100 * report.efficiency:.0f} % of the device's limit of {report.ideal_cycles:,} cycles"
     lost = lost_cycles(report.operations)
     if report.efficiency >= _LOW or not lost:
         return text
     cause, cycles = lost[0]
     share = cycles / report.cycles_total
-    return f"{text}; {share:.0%} of the cycles are lost to {CAUSES[cause]}"
+    return f"{text}; {100 * share:.0f} % of the cycles are lost to {CAUSES[cause]}"
 
 
 # So many modules are named, each that loses such a part of all cycles.
@@ -158,7 +158,7 @@ def module_texts(modules: Iterable[ModuleCycles]) -> list[str]:
     low = [module for module in modules if module.cause and module.cycles - module.ideal_cycles >= least]
     low.sort(key=lambda module: module.ideal_cycles - module.cycles)
     return [
-        f"{module.module or '(no module)'}: {module.efficiency:.0%} of its limit, "
+        f"{module.module or OUTSIDE_MODULES}: {100 * module.efficiency:.0f} % of its limit, "
         f"{module.cycles - module.ideal_cycles:,} cycles above it, most lost to {CAUSES[module.cause]}"
         for module in low[:_NAMED_MODULES]
     ]

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from executorch.backends.arm._passes import arm_pass_manager
+from executorch.backends.arm._passes.insert_table_ops import InsertTableOpsPass
 from executorch.backends.arm.ethosu.backend import EthosUBackend
 from executorch.backends.arm.tosa import backend as tosa_backend
 from executorch.backends.arm.tosa import partitioner as tosa_partitioner
+from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.program import _program as edge_programs
 
 from workbench.engine.ethos_u.capture.vela_models import watched_regor
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     import torch
 
 # ruff: noqa: SLF001 - the insides of the toolchain are what this file is about
+
+# What a node's meta says about where it comes from.
+_PLACE = ("nn_module_stack", "from_node", "stack_trace")
 
 
 @contextmanager
@@ -74,8 +79,29 @@ def watched_compilation(
             replaced(EthosUBackend, "_compile_tosa_flatbuffer", staticmethod(compile_delegate))
         )
         stack.enter_context(replaced(tosa_backend, "process_call_function", process_call_function))
+        stack.enter_context(replaced(InsertTableOpsPass, "call", _with_places(InsertTableOpsPass.call)))
         stack.enter_context(replaced(tempfile, "tempdir", _folder_without_spaces()))
         yield
+
+
+def _with_places(stock: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the pass that makes tables, whose tables have the place of the function they replace.
+
+    The stock pass makes them without one. It names the values of a table after the function.
+    """
+
+    def call(self: Any, graph_module: Any) -> Any:
+        places = {
+            f"b_{node.name}_table_constant": {key: node.meta[key] for key in _PLACE if key in node.meta}
+            for node in graph_module.graph.nodes
+        }
+        result = stock(self, graph_module)
+        for node in result.graph_module.graph.nodes:
+            if node.target == exir_ops.backend.tosa.TABLE.default:
+                node.meta.update(places.get(str(node.args[1]), {}))
+        return result
+
+    return call
 
 
 def _folder_without_spaces() -> str | None:
