@@ -18,6 +18,9 @@ from workbench.guide import REFERENCE, table
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tests.engine.in_process import Engine
+    from workbench.project.model import Project
+
 KEPT = Path(__file__).parent / "data" / "decoder_figures.json"
 PAGE = REFERENCE / "decoder-figures.md"
 # The recipe's weights are for the first; others are compiled with the same, for cost alone.
@@ -58,10 +61,7 @@ def measured(form: Form, context: int) -> dict[str, Any]:
     held-out text, for its own length of the context alone.
     """
     from tests.engine.in_process import Engine
-    from workbench.project import edits
     from workbench.project.recipes import Choice, begin, recipes
-    from workbench.pte.program import decode
-    from workbench.results import PROGRAM_FILE
 
     engine = Engine(Path(tempfile.mkdtemp()))
     try:
@@ -74,18 +74,33 @@ def measured(form: Form, context: int) -> dict[str, Any]:
             text = engine.result(project, "evaluate").text
             figures = {"perplexity": text.perplexity_quantized, "perplexity_float": text.perplexity_float}
         else:
-            code = engine.folder / "net_model.py"
-            was = code.read_text()
-            assert f"CONTEXT = {CONTEXTS[0]}\n" in was
-            code.write_text(was.replace(f"CONTEXT = {CONTEXTS[0]}\n", f"CONTEXT = {context}\n"))
-            few = project.calibration.model_copy(update={"limit": TOKENS})
-            project = edits.revise(project, calibration=few)
-        lowered = engine.lowered(project)
-        program = (engine.path(project, "lower") / PROGRAM_FILE).read_bytes()
-        (method,) = (m for m in decode(program).methods if m.name == "forward")
+            project = with_context(engine, project, CONTEXTS[0], context, TOKENS)
+        return figures | costs(engine, project)
     finally:
         engine.close()
-    return figures | {
+
+
+def with_context(engine: Engine, project: Project, old: int, new: int, tokens: int) -> Project:
+    """Change the length of the context of a recipe's model; calibrate it with a few tokens."""
+    from workbench.project import edits
+
+    code = engine.folder / "net_model.py"
+    text = code.read_text()
+    assert f"CONTEXT = {old}\n" in text
+    code.write_text(text.replace(f"CONTEXT = {old}\n", f"CONTEXT = {new}\n"))
+    few = project.calibration.model_copy(update={"limit": tokens})
+    return edits.revise(project, calibration=few)
+
+
+def costs(engine: Engine, project: Project) -> dict[str, Any]:
+    """Return time of a call [ms], memory [bytes], and operators on the CPU of a project's program."""
+    from workbench.pte.program import decode
+    from workbench.results import PROGRAM_FILE
+
+    lowered = engine.lowered(project)
+    program = (engine.path(project, "lower") / PROGRAM_FILE).read_bytes()
+    (method,) = (m for m in decode(program).methods if m.name == "forward")
+    return {
         "ms": sum(v.inference_ms for v in lowered.vela),
         "caches": cache_bytes(method),
         "pools": sum(method.planned),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tests.decoder_figures import cache_bytes
+from tests.decoder_figures import costs, with_context
 from workbench.guide import REFERENCE, table
 from workbench.installation import resources
 
@@ -44,9 +44,7 @@ def measured(context: int, prompt_tokens: int) -> dict[str, Any]:
     writes.
     """
     from tests.engine.in_process import Engine
-    from workbench.project import edits
     from workbench.project.recipes import Choice, begin, recipes
-    from workbench.pte.program import decode
     from workbench.results import PROGRAM_FILE
 
     engine = Engine(Path(tempfile.mkdtemp()))
@@ -55,25 +53,13 @@ def measured(context: int, prompt_tokens: int) -> dict[str, Any]:
         project = begin(recipes()[RECIPE], engine.folder / "net.qwb", choice)
         writes = context == CONTEXTS[0] and prompt_tokens == 1
         if not writes:
-            code = engine.folder / "net_model.py"
-            code.write_text(code.read_text().replace(f"CONTEXT = {CONTEXTS[0]}\n", f"CONTEXT = {context}\n"))
-            few = project.calibration.model_copy(update={"limit": TOKENS})
-            project = edits.revise(project, calibration=few)
-        lowered = engine.lowered(project)
-        path = engine.path(project, "lower") / PROGRAM_FILE
-        (method,) = (m for m in decode(path.read_bytes()).methods if m.name == "forward")
-        figures = _quality(engine, project, path) if writes else {}
+            project = with_context(engine, project, CONTEXTS[0], context, TOKENS)
+        figures = costs(engine, project)
+        if writes:
+            figures |= _quality(engine, project, engine.path(project, "lower") / PROGRAM_FILE)
+        return figures
     finally:
         engine.close()
-    return figures | {
-        "ms": sum(v.inference_ms for v in lowered.vela),
-        "caches": cache_bytes(method),
-        "pools": sum(method.planned),
-        "scratch": max(v.scratch_bytes for v in lowered.vela),
-        "program": lowered.pte_bytes,
-        "cpu": len(lowered.cpu_nodes),
-        "delegates": lowered.delegates,
-    }
 
 
 def _quality(engine: Engine, project: Project, program: Path) -> dict[str, Any]:
