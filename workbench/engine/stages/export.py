@@ -22,6 +22,7 @@ from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_ou
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.loading.forms import refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
+from workbench.engine.runtime.memory_check import check_memory
 from workbench.engine.user_code import line_in_user_code, line_of_definition
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.results import (
@@ -58,6 +59,9 @@ def run(context: StageContext) -> None:
     refuse_values(program)
     left_out = outputs_left_out(program)
     program = with_tensor_outputs(_without_writes(program))
+    memory = programs.tensor_memory(program)
+    check_memory("export", memory)
+    context.progress(0, None, f"comparing it with the model; largest tensor: {memory.largest}")
     compared = compare_exported(context, loaded, program)
     context.check_cancelled()
     structure = _structure(program)
@@ -79,6 +83,7 @@ def run(context: StageContext) -> None:
         state=tuple(sorted(program.graph_signature.buffers_to_mutate.values())),
         layers=tuple(_layers(program)),
         compared=(compared,),
+        memory=memory,
         warnings=(
             *(_LEFT_OUT.format(position) for position in left_out),
             *(_UNNAMED.format(name) for name in _branches(program, unnamed)),
