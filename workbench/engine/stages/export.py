@@ -54,6 +54,7 @@ def run(context: StageContext) -> None:
     context.progress(0, None, "tracing")
     loaded: LoadedModel = context.live("import_model")
     program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
+    program = _without_vmap(program)
     _refuse_written_parameters(program)
     _refuse_dynamic_shapes(program)
     refuse_values(program)
@@ -191,6 +192,19 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         ) from error
 
 
+def _without_vmap(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program whose calls of ``torch.vmap`` are the batched operators that they amount to.
+
+    torch 2.13 records them as functions of ``torch._functorch.predispatch``, which no pass takes;
+    decomposing, even nothing, traces through them.
+    """
+    targets = (node.target for node in program.graph.nodes if node.op == "call_function")
+    if not any(getattr(target, "__module__", "") == _VMAP for target in targets):
+        return program
+    return program.run_decompositions({})
+
+
+_VMAP = "torch._functorch.predispatch"
 _FAILS_ALONE = "The model fails without torch.export too: correct it, or the sizes of its example inputs."
 
 
@@ -229,6 +243,11 @@ def _remedy(error: Exception) -> str:
         return (
             f"torch does not know what is in a {name}: return a tuple or a dict, or write "
             f"torch.export.register_dataclass({name}) below the class, if it is a dataclass."
+        )
+    if "fake tensor in the exported program constant's list" in str(error):
+        return (
+            "torch cannot export what this torch.vmap computes: call the function with the whole "
+            "batch, which layers and element-wise operators take as it is."
         )
     return "Rewrite the line without data-dependent Python, or use torch.cond."
 
