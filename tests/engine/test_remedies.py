@@ -166,9 +166,13 @@ NO_NETWORK = {
 
 
 def _codes(path):
+    """Yield the codes of calls, and of tuples that say what is refused, what to do, and the code."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
-            yield node.value.value
+        code = node.value if isinstance(node, ast.keyword) and node.arg == "code" else None
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+            code = node.value.elts[-1]
+        if isinstance(code, ast.Constant) and isinstance(code.value, str):
+            yield code.value
 
 
 def test_that_every_refusal_of_a_network_has_a_test_of_its_remedy():

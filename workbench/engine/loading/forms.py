@@ -28,40 +28,47 @@ def refuse_form(module: torch.nn.Module) -> None:
         WorkbenchError: the module is of such a form.
     """
     for name, part in module.named_modules():
-        where = f"Its part {name}" if name else "The model"
-        kind = type(part)
-        if isinstance(part, torch.jit.ScriptModule):
+        if refused := _refused_part(part):
+            message, hint, code = refused
             raise failure(
-                f"{where} is a TorchScript module ({_way(part)}), which torch.export does not take.",
-                "Return the nn.Module that it was made from; its weights can be loaded into it.",
-                _MODEL,
-                code="model-scripted",
+                f"{f'Its part {name}' if name else 'The model'} {message}.", hint, _MODEL, code=code
             )
-        if kind.__module__.startswith(_EAGER_QUANTIZED):
-            raise failure(
-                f"{where} is quantized already ({kind.__module__}.{kind.__name__}).",
-                "Return the model as it was before quantization: the workbench quantizes it.",
-                _MODEL,
-                code="model-quantized",
-            )
-        if isinstance(part, _OBSERVERS):
-            raise failure(
-                f"{where} observes or imitates integers ({kind.__name__}): prepare or prepare_qat put it "
-                "there.",
-                "Return the model as it was before; weights trained so can be loaded into it with "
-                "load_state_dict(weights, strict=False).",
-                _MODEL,
-                code="model-quantized",
-            )
-        if isinstance(part, torch.fx.GraphModule) and _refuses_eval(part):
-            raise failure(
-                f"{where} is the module of an exported program.",
-                "Return the nn.Module that was exported, or save the program with torch.export.save and "
-                "give the .pt2 as the model.",
-                _MODEL,
-                code="model-exported",
-            )
-    _refuse_weights(module)
+    for name, weight in (*module.named_parameters(), *module.named_buffers()):
+        if refused := _refused_weight(weight):
+            message, hint, code = refused
+            raise failure(f"The weight {name} {message}.", hint, _MODEL, code=code)
+
+
+def _refused_part(part: torch.nn.Module) -> tuple[str, str, str] | None:
+    """Return what a module is that cannot be quantized, what to do, and a code; None for others."""
+    kind = type(part)
+    if isinstance(part, torch.jit.ScriptModule):
+        return (
+            f"is a TorchScript module ({_way(part)}), which torch.export does not take",
+            "Return the nn.Module that it was made from; its weights can be loaded into it.",
+            "model-scripted",
+        )
+    if kind.__module__.startswith(_EAGER_QUANTIZED):
+        return (
+            f"is quantized already ({kind.__module__}.{kind.__name__})",
+            "Return the model as it was before quantization: the workbench quantizes it.",
+            "model-quantized",
+        )
+    if isinstance(part, _OBSERVERS):
+        return (
+            f"observes or imitates integers ({kind.__name__}): prepare or prepare_qat put it there",
+            "Return the model as it was before; weights trained so can be loaded into it with "
+            "load_state_dict(weights, strict=False).",
+            "model-quantized",
+        )
+    if isinstance(part, torch.fx.GraphModule) and _refuses_eval(part):
+        return (
+            "is the module of an exported program",
+            "Return the nn.Module that was exported, or save the program with torch.export.save and "
+            "give the .pt2 as the model.",
+            "model-exported",
+        )
+    return None
 
 
 def _refuses_eval(part: torch.fx.GraphModule) -> bool:
@@ -76,13 +83,6 @@ def _refuses_eval(part: torch.fx.GraphModule) -> bool:
 def _way(part: torch.nn.Module) -> str:
     is_traced = "Traced" in type(part).__name__
     return "torch.jit.trace" if is_traced else "torch.jit.script"
-
-
-def _refuse_weights(module: torch.nn.Module) -> None:
-    for name, weight in (*module.named_parameters(), *module.named_buffers()):
-        if refused := _refused_weight(weight):
-            message, hint, code = refused
-            raise failure(f"The weight {name} {message}.", hint, _MODEL, code=code)
 
 
 def _refused_weight(weight: torch.Tensor) -> tuple[str, str, str] | None:

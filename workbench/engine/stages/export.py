@@ -53,11 +53,7 @@ def run(context: StageContext) -> None:
     """Write the exported program, its graph and its module tree."""
     context.progress(0, None, "tracing")
     loaded: LoadedModel = context.live("import_model")
-    program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
-    program = _without_vmap(program)
-    _refuse_written_parameters(program)
-    _refuse_dynamic_shapes(program)
-    refuse_values(program)
+    program = _traced(loaded, strict=context.project.model.strict_export)
     left_out = outputs_left_out(program)
     program = with_tensor_outputs(_without_writes(program))
     memory = programs.tensor_memory(program)
@@ -92,6 +88,19 @@ def run(context: StageContext) -> None:
     )
     save_result(result, context.out)
     context.keep(program)
+
+
+def _traced(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgram:
+    """Return the program of a model.
+
+    Raises:
+        WorkbenchError: It cannot be exported, or has what the NPU cannot have.
+    """
+    program = _without_vmap(loaded.program or _export(loaded, strict=strict))
+    _refuse_written_parameters(program)
+    _refuse_dynamic_shapes(program)
+    refuse_values(program)
+    return program
 
 
 def _with_parts(
