@@ -1,6 +1,7 @@
 """Every remedy for a network that is refused is followed to its end, and leads to a program."""
 
 import ast
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,8 +171,8 @@ def _codes(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         code = node.value if isinstance(node, ast.keyword) and node.arg == "code" else None
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
-            code = node.value.elts[-1]
-        if isinstance(code, ast.Constant) and isinstance(code.value, str):
+            code = node.value.elts[-1] if node.value.elts else None
+        if isinstance(code, ast.Constant) and re.fullmatch("[a-z0-9-]+", str(code.value)):
             yield code.value
 
 
