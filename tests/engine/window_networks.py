@@ -104,6 +104,13 @@ def long_mean():
     return _made(lambda m, x: functional.relu(x).mean(-1), (1, 4, 70001))
 
 
+def mean_of_a_picture():
+    def run(m, x):
+        return nn.functional.adaptive_avg_pool2d(m.layers[0](x).relu(), 1)
+
+    return _made(run, (1, 3, 300, 300), nn.Conv2d(3, 4, 3))
+
+
 class _WithWeight(_Network):
     """Has a complex weight beside its layers."""
 

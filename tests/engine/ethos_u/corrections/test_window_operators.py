@@ -153,8 +153,9 @@ def test_that_an_inverse_spectrogram_is_right(config, engine):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["long_mean", "mean_of_a_picture"])
 @pytest.mark.parametrize("device", ["ethos-u55-128", "ethos-u85-256"])
-def test_that_a_mean_over_more_places_than_a_register_counts_is_right(device, engine):
-    made = project("window_networks.py:long_mean", "a8w8", device)
+def test_that_a_mean_over_more_places_than_a_register_counts_is_right(device, name, engine):
+    made = project(f"window_networks.py:{name}", "a8w8", device)
     assert is_right(engine, made)
     assert {node.cause for node in engine.result(made, "lower").cpu_nodes} == {"border"}

@@ -12,7 +12,7 @@ from torch import fx
 from .complex_operators import COMPLEX, WIDE, is_complex
 from .composite_operators import decomposed, is_composite
 from .graph_writer import Writer, finished, floating_calls, quantized_nodes
-from .linear_algebra import ALGEBRA, distances, long_reduction, product_along
+from .linear_algebra import ALGEBRA, LONGEST, distances, long_reduction, product_along
 from .selections import SELECTIONS, TAKEN
 from .volumes import VOLUMES
 from .window_operators import WINDOWS
@@ -88,6 +88,13 @@ def _written(
 def _mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
     is_whole = all(axis == 1 for axis in size)
     return write(_ATEN.mean.dim, x, [-axis - 1 for axis in range(len(size))], True) if is_whole else None
+
+
+def _adaptive_image(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
+    """Take the mean of a picture of more places than a pool counts as one; one picture as a batch."""
+    if math.prod(x.meta["val"].shape[-2:]) > LONGEST and (mean := _mean(write, x, size)) is not None:
+        return mean
+    return _image(write, x, size)
 
 
 def _adaptive_mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
@@ -491,7 +498,7 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.adaptive_avg_pool1d.default: _adaptive_mean,
     _ATEN.avg_pool1d.default: _pool,
     _ATEN.avg_pool2d.default: _pool,
-    _ATEN.adaptive_avg_pool2d.default: _image,
+    _ATEN.adaptive_avg_pool2d.default: _adaptive_image,
     _ATEN.max_pool1d.default: _max_pool,
     _ATEN.max_pool2d.default: _with_stride,
     _ATEN.adaptive_max_pool1d.default: _largest,
