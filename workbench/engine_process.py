@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from workbench import interpreter, system_limits
 from workbench.ids import STAGE_IDS, is_stage
-from workbench.operating_system import CAN_FORK, become_engine, end_group, is_bus_error, passed
+from workbench.operating_system import CAN_FORK, become_engine, end_group, is_bus_error, is_kill, passed
 from workbench.process_guard import ProcessGuard
 from workbench.protocol import (
     MAX_EVENT_BYTES,
@@ -60,6 +60,10 @@ _LOG_CHUNK, _MAX_LOG_LINE = 65_536, 8_000
 CANCEL_GRACE_S = 2.0
 # An engine of another toolchain is given up if it has not imported its packages by then [s].
 START_LIMIT_S = 300.0
+_FOR_MEMORY = (
+    "If memory ran out: close other programs, give a smaller example input or fewer samples, or use a "
+    "machine with more memory. The project and all finished results are kept; run again to continue."
+)
 _ENGINE = "workbench.engine.__main__"
 
 
@@ -126,6 +130,7 @@ class EngineProcess:
         self._lock = threading.Lock()
         self._jobs: list[str] = []
         self._stage = ""
+        self._largest = ""
         self._is_known = False
         self._expected = False
         self._sending = threading.Lock()
@@ -257,6 +262,7 @@ class EngineProcess:
         if isinstance(event, StageStarted):
             # Of two at a time, the earlier one is in a copy of the engine.
             self._stage = max(self._stage, event.stage, key=_place)
+            self._largest = event.largest
         elif isinstance(event, JobFinished):
             self._stage = ""
             with self._sending, contextlib.suppress(ValueError):
@@ -285,7 +291,7 @@ class EngineProcess:
             sentence = f"A file was cut or removed, or its disk failed, while it was read{doing}."
         elif code is not None and code < 0:
             name = signal.Signals(-code).name if -code in signal.valid_signals() else "?"
-            sentence = f"The engine was killed by signal {-code} ({name}){doing}."
+            sentence = f"The engine was killed by signal {-code} ({name}){doing}{self._shortage(code)}."
         else:
             start = "ended" if self._is_known else "could not start: it ended"
             sentence = f"The engine {start} with exit code {code}{doing}."
@@ -297,8 +303,15 @@ class EngineProcess:
             job=self._running,
             stage=self._stage,
             crashed=crashed,
-            remedy="" if expected else system_limits.remedy(),
+            remedy="" if expected else system_limits.remedy(_FOR_MEMORY if self._shortage(code) else ""),
         )
+
+    def _shortage(self, code: int | None) -> str:
+        """Return that memory was perhaps missing, with the largest tensor; "" for other endings."""
+        if code is None or not is_kill(code) or not self._stage:
+            return ""
+        tensor = f" (largest tensor: {self._largest})" if self._largest else ""
+        return f", perhaps for want of memory{tensor}"
 
 
 def _place(stage: str) -> int:

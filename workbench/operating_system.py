@@ -179,6 +179,13 @@ def is_bus_error(code: int) -> bool:
     return code == -signal.SIGBUS
 
 
+def is_kill(code: int) -> bool:
+    """Return whether an exit code is that of a killed process, as where memory has run out."""
+    if sys.platform == "win32":
+        return False
+    return code == -signal.SIGKILL
+
+
 def fork() -> int:
     """Fork this process; return 0 in the copy, and its number here.
 

@@ -113,12 +113,16 @@ class Ready(Frozen):
 
 
 class StageStarted(Frozen):
-    """A stage has started."""
+    """A stage has started.
+
+    ``largest`` is the largest tensor of the program, with its size; "" before it is exported.
+    """
 
     event: Literal["stage_started"] = "stage_started"
     job: str
     stage: StageId
     key: str
+    largest: str = ""
 
 
 class StageProgress(Frozen):

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Imported before the current folder is left: nothing else may be looked for in it.
 if sys.platform != "win32":
@@ -52,3 +58,54 @@ def remedy(otherwise: str = "") -> str:
     """Return the hint to raise the low limits; ``otherwise`` if there are none."""
     limits = low_limits()
     return f"Raise the limits of this shell: {limits}." if limits else otherwise
+
+
+# What control groups are called, the folder of their tree, and their files with limit and use: cgroup
+# v1 and v2.
+_CGROUPS = {
+    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    "": ("", "memory.max", "memory.current", "inactive_file"),
+}
+
+
+def free_memory(root: Path = Path("/")) -> int | None:
+    """Return the memory that this process may still take [bytes]; None where it is not known.
+
+    The least of what Linux calls available, with free swap (``proc(5)``, ``/proc/meminfo``), and of
+    what each control group around this process leaves (``cgroups(7)``), whose file cache counts as
+    free.
+
+    Args:
+        root: The folder with ``proc`` and ``sys``.
+    """
+    rooms = list(_group_rooms(root))
+    with suppress(OSError, ValueError, KeyError):
+        lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
+        known = dict(line.split(":", 1) for line in lines)
+        rooms.append(sum(int(known[name].split()[0]) << 10 for name in ("MemAvailable", "SwapFree")))
+    return max(0, min(rooms)) if rooms else None
+
+
+def _group_rooms(root: Path) -> Iterator[int]:
+    """Yield what each control group around this process leaves [bytes]."""
+    lines: list[str] = []
+    with suppress(OSError, UnicodeError):
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        for controller in _CGROUPS.keys() & set(controllers.split(",")):
+            folder, limit, use, cached = _CGROUPS[controller]
+            tree = root / "sys/fs/cgroup" / folder
+            group = tree / path.strip("/")
+            for one in (group, *group.parents[: len(group.relative_to(tree).parts)]):
+                with suppress(OSError, ValueError, KeyError):
+                    yield _number(one / limit) - _number(one / use) + _statistic(one, cached)
+
+
+def _statistic(group: Path, name: str) -> int:
+    words = (group / "memory.stat").read_text(encoding="ascii").split()
+    return int(dict(zip(words[::2], words[1::2], strict=True))[name])
+
+
+def _number(file: Path) -> int:
+    return int(file.read_text(encoding="ascii"))

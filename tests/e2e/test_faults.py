@@ -36,7 +36,8 @@ def kill(lane, stage, until):
     end = lane.run(until, at(stage, lambda e: os.kill(e.pid, signal.SIGKILL)))
     assert not end.expected
     assert end.stage in beside | {stage}
-    assert end.sentence == f"The engine was killed by signal 9 (SIGKILL) while running {end.stage}."
+    doing = f"while running {end.stage}, perhaps for want of memory."
+    assert end.sentence == f"The engine was killed by signal 9 (SIGKILL) {doing}"
     assert end.problem().code == "engine-ended"
     finished = [e.stage for e in lane.kinds(StageFinished)]
     assert finished == before

@@ -490,5 +490,22 @@ class Spectral(nn.Module):
         return self.layer(torch.fft.rfft(x).abs())
 
 
+class Filtering(nn.Module):
+    """A filter in the frequencies of a signal."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Conv1d(2, 4, 1)
+        self.gains = nn.Parameter(torch.randn(4, 17, 2))
+
+    def forward(self, x):
+        spectrum = torch.fft.rfft(self.layer(x), norm="ortho")
+        return torch.fft.irfft(spectrum * torch.view_as_complex(self.gains), n=32, norm="ortho")
+
+
+def filtering():
+    return Filtering().eval(), (torch.randn(1, 2, 32),)
+
+
 def spectral():
     return Spectral().eval(), (torch.randn(1, 32),)

@@ -52,7 +52,13 @@ def small(*rules):
         pytest.param(
             project("spectral"),
             "magnitudes",
-            "Assign a16w8 to fft_rfft and the magnitude behind",
+            "Assign a16w8 to fft_rfft, with what is computed from them",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            project("filtering"),
+            "magnitudes",
+            "Assign a16w8 to fft_rfft, fft_irfft, with what is computed from them",
             marks=pytest.mark.slow,
         ),
         pytest.param(project("attending", "a16w8"), "int16:1", "Assign a8w8 to 1", marks=pytest.mark.slow),

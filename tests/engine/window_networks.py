@@ -102,3 +102,78 @@ def inverse():
 
 def long_mean():
     return _made(lambda m, x: functional.relu(x).mean(-1), (1, 4, 70001))
+
+
+def mean_of_a_picture():
+    def run(m, x):
+        return nn.functional.adaptive_avg_pool2d(m.layers[0](x).relu(), 1)
+
+    return _made(run, (1, 3, 300, 300), nn.Conv2d(3, 4, 3))
+
+
+class _WithWeight(_Network):
+    """Has a complex weight beside its layers."""
+
+    def __init__(self, run, weight, *layers):
+        super().__init__(run, *layers)
+        self.weight = nn.Parameter(weight)
+
+
+def _with_weight(run, shape, weight, *layers):
+    torch.manual_seed(0)
+    return _WithWeight(run, torch.randn(*weight, 2) / weight[0], *layers).eval(), (torch.randn(*shape),)
+
+
+def spectral_layer():
+    """Return a layer of a Fourier neural operator."""
+
+    def run(m, x):
+        spectrum = torch.fft.rfft(m.layers[0](x))
+        made = torch.zeros(1, 4, 17, dtype=torch.cfloat)
+        weight = torch.view_as_complex(m.weight)
+        made[:, :, :5] = torch.einsum("bix,iox->box", spectrum[:, :, :5], weight)
+        return torch.fft.irfft(made, n=32)
+
+    return _with_weight(run, (1, 2, 32), (4, 4, 5), nn.Conv1d(2, 4, 1))
+
+
+def global_filter():
+    """Return the filter of a GFNet."""
+
+    def run(m, x):
+        spectrum = torch.fft.rfft2(m.layers[0](x), norm="ortho")
+        return torch.fft.irfft2(spectrum * torch.view_as_complex(m.weight), s=(8, 8), norm="ortho")
+
+    return _with_weight(run, (1, 2, 8, 8), (4, 8, 5), nn.Conv2d(2, 4, 1))
+
+
+def rotary():
+    """Return rotary positions as complex numbers."""
+
+    def run(m, x):
+        pairs = torch.view_as_complex(m.layers[0](x).reshape(1, 6, 4, 2))
+        return torch.view_as_real(pairs * m.turns).flatten(2)
+
+    model, inputs = _made(run, (1, 6, 8), nn.Linear(8, 8))
+    angles = torch.outer(torch.arange(6.0), torch.rand(4))
+    model.register_buffer("turns", torch.polar(torch.ones_like(angles), angles))
+    return model, inputs
+
+
+def correlated():
+    def run(m, x):
+        spectrum = torch.fft.rfft(m.layers[0](x), norm="forward")
+        other = torch.fft.rfft(x, norm="ortho").conj()
+        return torch.fft.irfft(
+            torch.cat((spectrum[..., :4] * 2, -spectrum[..., 4:]), -1) * other - other, n=31
+        )
+
+    return _made(run, (1, 3, 31), nn.Conv1d(3, 3, 1))
+
+
+def whole_transforms():
+    def run(m, x):
+        spectrum = torch.fft.fftn(m.layers[0](x), dim=(1, 2)) + torch.fft.fft(x, dim=1, norm="ortho")
+        return torch.fft.ifft2(spectrum).real + torch.fft.ifft(spectrum, dim=1).imag
+
+    return _made(run, (1, 8, 6), nn.Linear(6, 6))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.for_each import for_each
 from workbench import interpreter
-from workbench.system_limits import low_limits, remedy
+from workbench.system_limits import free_memory, low_limits, remedy
 
 MIB = 1 << 20
 
@@ -84,3 +84,47 @@ def test_that_an_engine_that_cannot_start_names_the_limit(limit, value, option):
     _, said = ended(ENGINE, {limit: value})
     assert option in said
     assert said.rstrip().endswith("False")
+
+
+MEMINFO = "MemTotal:  8000 kB\nMemAvailable:  {} kB\nSwapFree: 1000 kB\n"
+
+
+def machine(folder, available_kb, group="0::/a/b"):
+    """Write what Linux says about memory into a folder, and return that."""
+    (folder / "proc" / "self").mkdir(parents=True)
+    (folder / "proc" / "meminfo").write_text(MEMINFO.format(available_kb))
+    (folder / "proc" / "self" / "cgroup").write_text(group + "\n")
+    return folder
+
+
+def write_group(folder, *, limit, use, cached, version=2):
+    """Write a control group with its limit, use and file cache [bytes]."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("memory.max", "memory.current", "inactive_file")
+    if version == 1:
+        names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{use}\n")
+    (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {cached}\n")
+
+
+def test_that_free_memory_is_what_the_machine_and_its_groups_leave(tmp_path):
+    root = machine(tmp_path, 4000)
+    assert free_memory(root) == 5000 << 10
+    groups = root / "sys" / "fs" / "cgroup"
+    write_group(groups / "a" / "b", limit="max", use=10, cached=5)
+    assert free_memory(root) == 5000 << 10
+    write_group(groups / "a", limit=3000, use=1200, cached=200)
+    assert free_memory(root) == 2000
+    write_group(groups / "a" / "b", limit=500, use=1200, cached=200)
+    assert free_memory(root) == 0
+
+
+def test_that_groups_of_the_first_version_limit_free_memory_too(tmp_path):
+    root = machine(tmp_path, 4000, "4:cpu:/x\n3:hugetlb,memory:/job")
+    write_group(root / "sys" / "fs" / "cgroup" / "memory" / "job", limit=900, use=300, cached=50, version=1)
+    assert free_memory(root) == 650
+
+
+def test_that_free_memory_is_unknown_where_the_system_does_not_say_it(tmp_path):
+    assert free_memory(tmp_path) is None

@@ -168,13 +168,26 @@ class ModelOutput(Frozen):
     nodes: tuple[str, ...] = ()
 
 
+class TensorMemory(Frozen):
+    """The memory of a float program's tensors.
+
+    ``live_bytes`` is the most that is live at a time [bytes], ``largest_bytes`` the size of the
+    largest tensor [bytes], and ``largest`` its shape and operation, as "1x64x32x32 of conv2d in c".
+    """
+
+    live_bytes: int = 0
+    largest_bytes: int = 0
+    largest: str = ""
+
+
 class ExportResult(Frozen):
     """Figures of the exported program; its graph is in graph.json.
 
     ``state`` are the buffers that it mutates, i.e. its state between runs; ``layers`` are its
     convolutions and linears; ``compared`` is its comparison with the model on the example inputs.
     ``outputs`` are those of the program, ``model_outputs`` those of the model; ``structure`` is how
-    the model returns them, as torch writes a tree, "" where that is unknown.
+    the model returns them, as torch writes a tree, "" where that is unknown. ``memory`` is that of
+    its tensors.
     """
 
     nodes: int
@@ -186,6 +199,7 @@ class ExportResult(Frozen):
     state: tuple[str, ...] = ()
     layers: tuple[ChannelLayer, ...] = ()
     compared: tuple[FormComparison, ...] = ()
+    memory: TensorMemory = TensorMemory()
     warnings: tuple[str, ...] = ()
 
 

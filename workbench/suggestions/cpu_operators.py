@@ -152,37 +152,59 @@ def narrow_to_8_bits(project: Project, left: Left) -> Iterator[Suggestion]:
         )
 
 
-_TRANSFORMS = ("stft", "fft_rfft")
+# What reads complex numbers and needs 16 bits, by ``WIDE`` of the engine's complex operators.
+_OF_SPECTRA = ("abs", "fft_irfft", "fft_irfft2", "fft_irfftn")
 
 
 def widen_magnitudes(project: Project, left: Left, program: GraphSnapshot) -> Iterator[Suggestion]:
-    """Yield the suggestion of 16 bits for transforms of which only the magnitude is read.
+    """Yield the suggestion of 16 bits for spectra whose magnitude or inverse transform is taken.
 
-    8 bits do not hold the squares of a spectrum, so that such a transform stays in float on the CPU.
+    8 bits do not hold the squares of a spectrum, nor its zero frequency beside the others, so that
+    such a transform stays in float on the CPU.
     """
     if not is_wanted("plain_operators", project.target.options):
         return
-    magnitudes = dict[str, list[str]]()
+    names = dict[str, None]()
     for operator in left.operators:
         origin, effective = operator.origin, operator.effective
-        if origin is None or operator_name(origin.op) not in _TRANSFORMS:
-            continue
-        readers = program.consumers(origin.id)
         is_kept = effective is None or effective.kept_off or effective.label in {"float", _SIXTEEN_BIT}
-        if not is_kept and readers and all(operator_name(reader.op) == "abs" for reader in readers):
-            magnitudes[origin.id] = [reader.id for reader in readers]
-    if not magnitudes:
+        if origin is None or is_kept or not _is_complex(origin):
+            continue
+        spectrum, readers = _spectrum_of(program, origin.id)
+        if readers and all(
+            operator_name(program.nodes_by_id[reader].op) in _OF_SPECTRA for reader in readers
+        ):
+            names.update(dict.fromkeys((*spectrum, *readers)))
+    if not names:
         return
-    names = [name for transform, readers in magnitudes.items() for name in (transform, *readers)]
+    transforms = [name for name in names if "fft" in operator_name(program.nodes_by_id[name].op)]
     yield _of_config(
         left,
         [operator for operator in left.operators if operator.origin and operator.origin.id in names],
         "magnitudes",
-        f"Assign {_SIXTEEN_BIT} to {listed(list(magnitudes))} and the magnitude behind",
-        "8 bits do not hold the squares of a spectrum. In 16 bits the transform is a product with "
-        "constants on the NPU.",
-        partial(edits.assign_many, kind="node_name", matches=names, config=_SIXTEEN_BIT),
+        f"Assign {_SIXTEEN_BIT} to {listed(transforms or list(names))}, with what is computed from them",
+        "8 bits do not hold a spectrum's squares, nor its zero frequency beside the others. In 16 bits "
+        "the transforms are products with constants on the NPU.",
+        partial(edits.assign_many, kind="node_name", matches=list(names), config=_SIXTEEN_BIT),
     )
+
+
+def _is_complex(node: Node) -> bool:
+    return any(output.dtype.startswith("complex") for output in node.outputs)
+
+
+def _spectrum_of(program: GraphSnapshot, name: str) -> tuple[list[str], list[str]]:
+    """Return the complex values that are computed with one, and what reads them as real numbers."""
+    spectrum, readers = {name: None}, dict[str, None]()
+    waiting = [name]
+    while waiting:
+        for reader in program.consumers(waiting.pop()):
+            if not _is_complex(reader):
+                readers[reader.id] = None
+            elif reader.id not in spectrum:
+                spectrum[reader.id] = None
+                waiting.append(reader.id)
+    return list(spectrum), list(readers)
 
 
 def integer_io(project: Project, left: Left) -> Iterator[Suggestion]:

@@ -166,7 +166,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "magnitudes",
-        "Use 16 bits for a spectrum of which only the magnitude is read",
+        "Use 16 bits for a spectrum, its magnitude and its inverse transform",
         lambda m: cpu_operators.widen_magnitudes(m.project, m.left, m.program),
     ),
     Kind(

@@ -225,6 +225,9 @@ def test_that_weights_that_are_others_each_time_are_refused_by_name(engine):
     (failed,) = [event for event in events if isinstance(event, StageFailed)]
     assert failed.infos[0].code == "model-weights-random"
     assert "end" in failed.infos[0].message
+    seeded = DRAWN.replace("{last}", "random.default_rng(0).random(4)")
+    outcome, events = run_in_two_engines(engine, "seeded", seeded)
+    assert outcome == "done", events
 
 
 def test_that_masks_of_infinity_may_become_finite():

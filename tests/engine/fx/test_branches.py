@@ -70,6 +70,8 @@ def test_that_what_cannot_be_lowered_of_branches_is_said_before(engine):
     assert engine.failure.code == "branch-float-weights"
     (warning,) = engine.result(made, "prepare").warnings
     assert "Weights inside branches" in warning
+    helped = edits.assign(made, "module_name", "b", "a8w8")
+    assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
 
 
 def test_that_branches_of_an_archive_that_names_no_modules_are_told(engine):

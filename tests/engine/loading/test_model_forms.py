@@ -91,6 +91,9 @@ def test_that_a_program_with_ranges_of_its_own_is_not_quantized_again(engine):
     made = edits.set_model(project("small"), ModelSource(spec="quantized.pt2"))
     assert engine.run(made, "export") == "failed"
     assert engine.failure.code == "program-quantized"
+    torch.export.save(torch.export.export(plain(), (torch.randn(1, 8),)), str(engine.folder / "plain.pt2"))
+    before = edits.set_model(made, ModelSource(spec="plain.pt2"))
+    assert engine.run(before, "convert") == "done", engine.failure
 
 
 VALUES = [

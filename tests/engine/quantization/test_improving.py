@@ -109,3 +109,4 @@ def test_that_a_model_with_branches_refuses_improvers(engine):
     made = improved(project("branching", target="ethos-u85-256"), "bias")
     assert engine.run(made, "prepare") == "failed"
     assert engine.failure.code == "improvers-branches-not-supported"
+    assert engine.run(edits.set_improver(made, "bias", on=False), "prepare") == "done", engine.failure

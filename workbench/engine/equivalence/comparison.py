@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine.evaluation.measures import Accumulator
+from workbench.engine.evaluation.measures import Accumulator, largest_magnitude, merged
 from workbench.results import FormComparison
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ class Comparison:
             return f"output {index} has the shape {list(b.shape)}, the model's {list(a.shape)}"
         self.elements += a.numel()
         one, two, equal = _comparable(a, b)
-        self.sums.add(one, two)
-        far, _ = _error(one, two)
-        largest = float(one.abs().max()) if one.numel() else 0.0
+        sums = _sums(one, two)
+        self.sums = merged((self.sums, sums))
+        far, largest = sums.worst, largest_magnitude(one)
         if not equal:
             return f"output {index} has infinities or NaN in other places"
         if far > self.room * largest + _LEAST:
@@ -103,12 +104,15 @@ def differs(reference: torch.Tensor, value: torch.Tensor) -> bool:
 
 
 def _comparable(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, bool]:
-    """Return the ordinary elements of both as float64, and whether the others agree.
+    """Return the ordinary elements of both, and whether the others agree.
 
     An element that is NaN in one must be NaN in the other. One that is huge must have the same
     sign in the other, and there a magnitude not below that of the ordinary ones.
     """
-    one, two = _double(a), _double(b)
+    one, two = _flat(a), _flat(b)
+    if largest_magnitude(one) < _HUGE and largest_magnitude(two) < _HUGE:
+        return one, two, True
+    one, two = one.double(), two.double()
     huge = ~(one.abs() < _HUGE)
     ordinary = ~huge & (two.abs() < _HUGE)
     largest = float(one[~huge].abs().max()) if bool((~huge).any()) else 0.0
@@ -118,15 +122,19 @@ def _comparable(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.T
     return one[ordinary], two[ordinary], bool(equal.all())
 
 
+def _sums(a: torch.Tensor, b: torch.Tensor) -> Accumulator:
+    sums = Accumulator()
+    sums.add(a, b)
+    return sums
+
+
 def _error(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
     """Return the largest difference, and the root of its mean square."""
-    error = a - b
-    if not error.numel():
-        return 0.0, 0.0
-    return float(error.abs().max()), float(error.square().mean().sqrt())
+    sums = _sums(a, b)
+    return sums.worst, math.sqrt(sums.noise / a.numel()) if a.numel() else 0.0
 
 
-def _double(tensor: torch.Tensor) -> torch.Tensor:
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
     values = tensor.detach()
     values = torch.view_as_real(values) if values.is_complex() else values
-    return values.double().reshape(-1)
+    return values.reshape(-1)

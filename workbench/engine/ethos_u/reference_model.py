@@ -29,7 +29,7 @@ from workbench.engine.ethos_u.reference_process import ReferenceProcess
 from workbench.engine.ethos_u.sample_groups import SAMPLES_AT_ONCE, one_thread_for_products
 from workbench.engine.ethos_u.tosa_delegates import ExecutorDiffers, TosaDelegates
 from workbench.engine.evaluation.dependence import Variation
-from workbench.engine.evaluation.measures import Accumulator, OutputAccumulator, tensors_of
+from workbench.engine.evaluation.measures import Accumulator, OutputAccumulator, blocks, tensors_of
 from workbench.engine.evaluation.model_outputs import PartTally, model_outputs
 from workbench.engine.evaluation.perplexity import TextTally
 from workbench.engine.evaluation.quick_modules import quantized_module
@@ -405,9 +405,10 @@ class Tally:
         most = 0
         for a, b, grid in zip(expected, outputs, self._grids, strict=False):
             step = grid.scale if grid is not None else 1.0
-            apart = torch.round((a.double() - b.double()).abs() / step)
-            apart[~apart.isfinite() & ~(a == b)] = _NOT_FINITE_LSB
-            most = max(most, int(apart.nan_to_num(0.0).max())) if apart.numel() else most
+            for one, two in blocks(a, b):
+                apart = torch.round((one.double() - two.double()).abs() / step)
+                apart[~apart.isfinite() & ~(one == two)] = _NOT_FINITE_LSB
+                most = max(most, int(apart.nan_to_num(0.0).max())) if apart.numel() else most
         return most
 
     def add(self, quantized: list[torch.Tensor], integer: list[torch.Tensor]) -> tuple[int, bool]:
@@ -423,15 +424,13 @@ class Tally:
         for position, (a, real) in enumerate(zip(quantized, given, strict=True)):
             grid = self._grids[position] if position < len(self._grids) else None
             step = grid.scale if grid is not None else 1.0
-            lsb = torch.round((real.double() - a.double()) / step).to(torch.int64)
-            values, counts = torch.unique(lsb, return_counts=True)
-            self._histogram.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
-            most = max(most, int(lsb.abs().max()))
+            steps = self._add_steps(a, real, step)
+            most = max(most, steps)
             if position < len(self._quality):
                 self._quality[position].add(a, real)
-                self._most[position] = max(self._most[position], int(lsb.abs().max()))
+                self._most[position] = max(self._most[position], steps)
             # torch finds no largest of truth values.
-            first, second = (v.reshape(-1).double().argmax() for v in (a, real))
+            first, second = (v.byte().argmax() if v.dtype == torch.bool else v.argmax() for v in (a, real))
             agree = bool(first == second)
             if position == 0 and grid is not None and _has_argmax(a, grid.scale):
                 self._decided += 1
@@ -439,6 +438,16 @@ class Tally:
             same = same and agree
         self._equal += same
         return most, self._decided - self._decided_equal > decided
+
+    def _add_steps(self, quantized: torch.Tensor, integer: torch.Tensor, step: float) -> int:
+        """Count the differences of two outputs by their size; return the largest [LSB]."""
+        most = 0
+        for a, b in blocks(quantized, integer):
+            lsb = torch.round((b.double() - a.double()) / step).to(torch.int64)
+            values, counts = torch.unique(lsb, return_counts=True)
+            self._histogram.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+            most = max(most, int(lsb.abs().max()))
+        return most
 
     def result(self) -> VerifyResult:
         """Return the tally."""

@@ -92,8 +92,22 @@ def _inputs_of(node: torch.fx.Node) -> int:
     return int(weight.meta["val"].shape[1])
 
 
+# torch 2.13 records the check that torch.linalg.inv and others make of their result as an effect, and
+# ExecuTorch 1.5.1 looks for the schema of what has one.
+_WITH_CHECK = ErrorInfo(
+    message="ExecuTorch cannot lower an operator that checks its result while it runs, as "
+    "torch.linalg.inv, solve and cholesky do.",
+    hint="Use the form without the check: torch.linalg.inv_ex(x).inverse, solve_ex(a, b).result, "
+    "cholesky_ex(x).L.",
+    where=Place(kind="stage", id="lower"),
+    code="operator-with-check",
+)
+
+
 def lowering_failed(error: Exception, *, foretold: bool) -> ErrorInfo:
     """Return the messages of ExecuTorch's passes that failed."""
+    if "'WithEffects' object" in str(error.__cause__ or error):
+        return _WITH_CHECK.model_copy(update={"details": str(error)})
     lines = str(error.__cause__ or error).strip().splitlines() or [type(error).__name__]
     hint = (
         "The forecast of this program names the likely cause."

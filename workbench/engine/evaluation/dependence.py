@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from workbench.engine.evaluation.measures import Accumulator, largest_magnitude
 from workbench.results import Dependence
 
 if TYPE_CHECKING:
@@ -135,6 +136,6 @@ def _is_clear(before: torch.Tensor, now: torch.Tensor) -> bool:
         return True
     if not before.numel():
         return False
-    a, b = before.detach().double(), now.detach().double()
-    peak = max(float(a.abs().max()), float(b.abs().max()))
-    return float((a - b).abs().max()) > _SHARE * peak
+    change = Accumulator()
+    change.add(before, now)
+    return change.worst > _SHARE * max(largest_magnitude(before), largest_magnitude(now))

@@ -11,7 +11,15 @@ import torch
 from workbench.results import OutputQuality
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+# So many elements are compared at a time: their float64 values take 32 MiB.
+_BLOCK = 1 << 22
+
+
+def blocks(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Yield equally many elements of each tensor at a time, as vectors, so that sums take little memory."""
+    return zip(*(tensor.detach().reshape(-1).split(_BLOCK) for tensor in tensors), strict=True)
 
 
 @dataclass
@@ -30,7 +38,10 @@ class Accumulator:
 
         Elements that are NaN or infinite in one of them are counted, and left out of the sums.
         """
-        a, b = reference.detach().double().reshape(-1), value.detach().double().reshape(-1)
+        for a, b in blocks(reference, value):
+            self._add_block(a.double(), b.double())
+
+    def _add_block(self, a: torch.Tensor, b: torch.Tensor) -> None:
         error = a - b
         noise = float(error.dot(error))
         if not math.isfinite(noise):
@@ -154,6 +165,14 @@ class OutputAccumulator(Accumulator):
                 }
             )
         )
+
+
+def largest_magnitude(values: torch.Tensor) -> float:
+    """Return the largest magnitude, without a copy of the values; NaN if one of them is NaN."""
+    if not values.numel():
+        return 0.0
+    low, high = (float(end) for end in torch.aminmax(values.detach()))
+    return max(abs(low), abs(high))
 
 
 def merged(parts: Sequence[Accumulator]) -> Accumulator:

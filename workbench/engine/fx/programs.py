@@ -11,8 +11,10 @@ from torch._higher_order_ops.executorch_call_delegate import executorch_call_del
 from torch.export import ExportedProgram
 
 from workbench.graph.snapshot import QParams, TensorInfo
+from workbench.results import TensorMemory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from workbench.graph.snapshot import NodeKind
@@ -298,3 +300,39 @@ def origin_of(node: torch.fx.Node) -> str:
     while origin:
         name, origin = origin[0].name, origin[0].from_node
     return str(name)
+
+
+def tensor_memory(program: torch.export.ExportedProgram) -> TensorMemory:
+    """Return the most that is live at a time, and the largest tensor.
+
+    A tensor lives from its operation until after its last reader, as ``torch.fx.Interpreter`` keeps
+    it; weights and views count as tensors of their own. Graphs inside of branches are left out.
+    """
+    nodes = list(program.graph.nodes)
+    last = {source: index for index, node in enumerate(nodes) for source in node.all_input_nodes}
+    ended: dict[int, list[int]] = {}
+    live = most = 0
+    largest: tuple[int, str] = (0, "")
+    for index, node in enumerate(nodes):
+        for tensor in _real_tensors(node.meta.get("val")):
+            size = tensor.numel() * tensor.element_size()
+            live += size
+            ended.setdefault(last.get(node, index), []).append(size)
+            if size > largest[0]:
+                largest = (size, f"{'x'.join(map(str, tensor.shape))} of {_named(node)}")
+        most = max(most, live)
+        live -= sum(ended.pop(index, ()))
+    return TensorMemory(live_bytes=most, largest_bytes=largest[0], largest=largest[1])
+
+
+def _real_tensors(value: object) -> Iterator[torch.Tensor]:
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _real_tensors(item)
+    elif isinstance(value, torch.Tensor) and all(isinstance(size, int) for size in value.shape):
+        yield value
+
+
+def _named(node: torch.fx.Node) -> str:
+    module = module_of(node)
+    return f"{node.name} in {module}" if module else node.name

@@ -15,6 +15,7 @@ from workbench import interpreter, system_limits
 from workbench.engine.jobs.forked_stage import ForkedStage, can_fork_stages
 from workbench.engine.runtime.accelerated import acceleration
 from workbench.engine.runtime.context import LiveObjectCache, StageContext
+from workbench.engine.runtime.memory_check import check_memory, described
 from workbench.engine.studies.study import run_study
 from workbench.engine.user_code import code_import
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
@@ -36,6 +37,7 @@ from workbench.protocol import (
     StageSkipped,
     StageStarted,
 )
+from workbench.results import ExportResult, TensorMemory
 from workbench.studies import STUDIES_BY_ID
 from workbench.targets.ethos_u.corrections import with_switches
 from workbench.toolchains.versions import own_name, tool_versions
@@ -217,8 +219,11 @@ class EngineJob:
             return self._failed(stage.id, stage.key, begun, (info,))
         if self._cache.has(stage.key) and self._cache.verify(stage.key):
             return self._finished(stage, begun, cached=True)
-        self.send(StageStarted(job=self.command.job, stage=stage.id, key=stage.key))
+        memory = self._memory_for(stage)
+        largest = described(memory)
+        self.send(StageStarted(job=self.command.job, stage=stage.id, key=stage.key, largest=largest))
         try:
+            check_memory(stage.id, memory)
             with self._cache.writing(stage.key) as out:
                 self._call(stage, self._context(stage.id, out))
                 self._plan.check_files(stage.id)
@@ -229,6 +234,12 @@ class EngineJob:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
             return self._failed(stage.id, stage.key, begun, self._error_infos(error, stage.id))
         return self._finished(stage, begun, cached=False)
+
+    def _memory_for(self, stage: PlannedStage) -> TensorMemory:
+        """Return the memory of the program's tensors, which are known once it is exported."""
+        if "export" not in stages_until(stage.id)[:-1]:
+            return TensorMemory()
+        return self._context(stage.id, self._cache.root).result("export", ExportResult).memory
 
     def _call(self, stage: PlannedStage, context: StageContext) -> None:
         module, function = STAGES_BY_ID[stage.id].entry.split(":")

@@ -17,33 +17,67 @@ if TYPE_CHECKING:
 
 _MODEL = Place(kind="option", id="model.spec")
 _SHORT = (torch.float16, torch.bfloat16)
+_OBSERVERS = (torch.ao.quantization.ObserverBase, torch.ao.quantization.FakeQuantizeBase)
 _EAGER_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
 
 
 def refuse_form(module: torch.nn.Module) -> None:
-    """Raise for a module that was scripted, quantized or converted to half precision.
+    """Raise for a module that was scripted, exported or quantized, or whose weights cannot be taken.
 
     Raises:
         WorkbenchError: the module is of such a form.
     """
     for name, part in module.named_modules():
-        where = f"Its part {name}" if name else "The model"
-        kind = type(part)
-        if isinstance(part, torch.jit.ScriptModule):
+        if refused := _refused_part(part):
+            message, hint, code = refused
             raise failure(
-                f"{where} is a TorchScript module ({_way(part)}), which torch.export does not take.",
-                "Return the nn.Module that it was made from; its weights can be loaded into it.",
-                _MODEL,
-                code="model-scripted",
+                f"{f'Its part {name}' if name else 'The model'} {message}.", hint, _MODEL, code=code
             )
-        if kind.__module__.startswith(_EAGER_QUANTIZED):
-            raise failure(
-                f"{where} is quantized already ({kind.__module__}.{kind.__name__}).",
-                "Return the model as it was before quantization: the workbench quantizes it.",
-                _MODEL,
-                code="model-quantized",
-            )
-    _refuse_weights(module)
+    for name, weight in (*module.named_parameters(), *module.named_buffers()):
+        if refused := _refused_weight(weight):
+            message, hint, code = refused
+            raise failure(f"The weight {name} {message}.", hint, _MODEL, code=code)
+
+
+def _refused_part(part: torch.nn.Module) -> tuple[str, str, str] | None:
+    """Return what a module is that cannot be quantized, what to do, and a code; None for others."""
+    kind = type(part)
+    if isinstance(part, torch.jit.ScriptModule):
+        return (
+            f"is a TorchScript module ({_way(part)}), which torch.export does not take",
+            "Return the nn.Module that it was made from; its weights can be loaded into it.",
+            "model-scripted",
+        )
+    if kind.__module__.startswith(_EAGER_QUANTIZED):
+        return (
+            f"is quantized already ({kind.__module__}.{kind.__name__})",
+            "Return the model as it was before quantization: the workbench quantizes it.",
+            "model-quantized",
+        )
+    if isinstance(part, _OBSERVERS):
+        return (
+            f"observes or imitates integers ({kind.__name__}): prepare or prepare_qat put it there",
+            "Return the model as it was before; weights trained so can be loaded into it with "
+            "load_state_dict(weights, strict=False).",
+            "model-quantized",
+        )
+    if isinstance(part, torch.fx.GraphModule) and _refuses_eval(part):
+        return (
+            "is the module of an exported program",
+            "Return the nn.Module that was exported, or save the program with torch.export.save and "
+            "give the .pt2 as the model.",
+            "model-exported",
+        )
+    return None
+
+
+def _refuses_eval(part: torch.fx.GraphModule) -> bool:
+    """Return whether a module is that of an exported program, whose mode is fixed."""
+    try:
+        part.train(part.training)
+    except NotImplementedError:
+        return True
+    return False
 
 
 def _way(part: torch.nn.Module) -> str:
@@ -51,23 +85,40 @@ def _way(part: torch.nn.Module) -> str:
     return "torch.jit.trace" if is_traced else "torch.jit.script"
 
 
-def _refuse_weights(module: torch.nn.Module) -> None:
-    for name, weight in (*module.named_parameters(), *module.named_buffers()):
-        kind = type(weight.data)
-        if weight.is_quantized or kind.__module__.startswith("torchao"):
-            raise failure(
-                f"The weight {name} is quantized already ({kind.__module__}.{kind.__name__}).",
-                "Return the model as it was before quantize_: the workbench quantizes it.",
-                _MODEL,
-                code="model-quantized",
-            )
-        if weight.dtype in _SHORT:
-            raise failure(
-                f"The weight {name} is of {programs.dtype_name(weight.dtype)}.",
-                "Devices take float32: call .float() on the model and on its example inputs.",
-                _MODEL,
-                code="model-half-precision",
-            )
+def _refused_weight(weight: torch.Tensor) -> tuple[str, str, str] | None:
+    """Return what a weight is that cannot be quantized, what to do, and a code; None for others."""
+    if isinstance(weight, torch.nn.parameter.UninitializedTensorMixin):
+        return (
+            "of a lazy module is not initialized",
+            "Call the model once with its example inputs, model(*inputs), before it is returned.",
+            "model-not-initialized",
+        )
+    kind = type(weight.data)
+    if weight.is_quantized or kind.__module__.startswith("torchao"):
+        return (
+            f"is quantized already ({kind.__module__}.{kind.__name__})",
+            "Return the model as it was before quantize_: the workbench quantizes it.",
+            "model-quantized",
+        )
+    if weight.is_meta:
+        return (
+            "is on the meta device and has no values",
+            'Give it values: model.to_empty(device="cpu"), then load_state_dict.',
+            "model-without-values",
+        )
+    if weight.layout != torch.strided:
+        return (
+            f"is sparse ({str(weight.layout).removeprefix('torch.')})",
+            "Store it with its zeros: nn.Parameter(weight.to_dense()). torch.sparse.mm takes it too.",
+            "model-sparse",
+        )
+    if weight.dtype in _SHORT:
+        return (
+            f"is of {programs.dtype_name(weight.dtype)}",
+            "Devices take float32: call .float() on the model and on its example inputs.",
+            "model-half-precision",
+        )
+    return None
 
 
 def refuse_quantized(program: torch.export.ExportedProgram, name: str) -> None:

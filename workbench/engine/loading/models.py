@@ -207,7 +207,8 @@ def _tensors(inputs: Any, name: str) -> Tensors:
         kind = type(inputs).__name__
         raise failure(
             f"The example inputs of {name} are {kind}, not tensors.",
-            "Return a tensor or a tuple of tensors.",
+            "Return a tensor or a tuple of tensors. Arguments by name: wrap the model in a module with "
+            "def forward(self, image): return self.model(image=image).",
             Place(kind="option", id="model.spec"),
             code="model-inputs-invalid",
         )
@@ -215,7 +216,9 @@ def _tensors(inputs: Any, name: str) -> Tensors:
         if not isinstance(value, torch.Tensor):
             raise failure(
                 f"Example input {position} of {name} is {type(value).__name__}, not a tensor.",
-                where=Place(kind="option", id="model.spec"),
+                f"Wrap the model in a module whose forward takes tensors, and makes or passes the "
+                f"{type(value).__name__} itself.",
+                Place(kind="option", id="model.spec"),
                 code="model-input-not-tensor",
             )
     return tuple(value.detach().cpu() for value in inputs)

@@ -22,6 +22,7 @@ from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_ou
 from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.loading.forms import refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
+from workbench.engine.runtime.memory_check import check_memory
 from workbench.engine.user_code import line_in_user_code, line_of_definition
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.results import (
@@ -52,12 +53,12 @@ def run(context: StageContext) -> None:
     """Write the exported program, its graph and its module tree."""
     context.progress(0, None, "tracing")
     loaded: LoadedModel = context.live("import_model")
-    program = loaded.program or _export(loaded, strict=context.project.model.strict_export)
-    _refuse_written_parameters(program)
-    _refuse_dynamic_shapes(program)
-    refuse_values(program)
+    program = _traced(loaded, strict=context.project.model.strict_export)
     left_out = outputs_left_out(program)
     program = with_tensor_outputs(_without_writes(program))
+    memory = programs.tensor_memory(program)
+    check_memory("export", memory)
+    context.progress(0, None, f"comparing it with the model; largest tensor: {memory.largest}")
     compared = compare_exported(context, loaded, program)
     context.check_cancelled()
     structure = _structure(program)
@@ -79,6 +80,7 @@ def run(context: StageContext) -> None:
         state=tuple(sorted(program.graph_signature.buffers_to_mutate.values())),
         layers=tuple(_layers(program)),
         compared=(compared,),
+        memory=memory,
         warnings=(
             *(_LEFT_OUT.format(position) for position in left_out),
             *(_UNNAMED.format(name) for name in _branches(program, unnamed)),
@@ -86,6 +88,19 @@ def run(context: StageContext) -> None:
     )
     save_result(result, context.out)
     context.keep(program)
+
+
+def _traced(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgram:
+    """Return the program of a model.
+
+    Raises:
+        WorkbenchError: It cannot be exported, or has what the NPU cannot have.
+    """
+    program = _without_vmap(loaded.program or _export(loaded, strict=strict))
+    _refuse_written_parameters(program)
+    _refuse_dynamic_shapes(program)
+    refuse_values(program)
+    return program
 
 
 def _with_parts(
@@ -186,6 +201,19 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         ) from error
 
 
+def _without_vmap(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program whose calls of ``torch.vmap`` are the batched operators that they amount to.
+
+    torch 2.13 records them as functions of ``torch._functorch.predispatch``, which no pass takes;
+    decomposing, even nothing, traces through them.
+    """
+    targets = (node.target for node in program.graph.nodes if node.op == "call_function")
+    if not any(getattr(target, "__module__", "") == _VMAP for target in targets):
+        return program
+    return program.run_decompositions({})
+
+
+_VMAP = "torch._functorch.predispatch"
 _FAILS_ALONE = "The model fails without torch.export too: correct it, or the sizes of its example inputs."
 
 
@@ -224,6 +252,11 @@ def _remedy(error: Exception) -> str:
         return (
             f"torch does not know what is in a {name}: return a tuple or a dict, or write "
             f"torch.export.register_dataclass({name}) below the class, if it is a dataclass."
+        )
+    if "fake tensor in the exported program constant's list" in str(error):
+        return (
+            "torch cannot export what this torch.vmap computes: call the function with the whole "
+            "batch, which layers and element-wise operators take as it is."
         )
     return "Rewrite the line without data-dependent Python, or use torch.cond."
 

@@ -20,7 +20,7 @@ def product_along(write: Writer, x: fx.Node, dim: int, weight: torch.Tensor, nam
 
 
 # What a register of Vela holds as one side of a tensor.
-_LONGEST = 1 << 16
+LONGEST = 1 << 16
 _OF_ALL: dict[Any, Any] = {_ATEN.mean.default: _ATEN.mean.dim, _ATEN.sum.default: _ATEN.sum.dim_IntList}
 
 
@@ -30,10 +30,10 @@ def long_reduction(
     """Write a mean or sum over more than 65,536 places as one over rows of a rectangle, and over them."""
     shape = [*x.meta["val"].shape]
     chosen = sorted(dim % len(shape) for dim in dims) if dims else [*range(len(shape))]
-    long = next((dim for dim in chosen if shape[dim] > _LONGEST), None)
+    long = next((dim for dim in chosen if shape[dim] > LONGEST), None)
     if long is None or kwargs:
         return None
-    parts = -(-shape[long] // _LONGEST)
+    parts = -(-shape[long] // LONGEST)
     missing = -shape[long] % parts
     if missing:
         # Zeros change no sum; a mean is over more places then.

@@ -9,12 +9,13 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
+from .complex_operators import COMPLEX, WIDE, is_complex
 from .composite_operators import decomposed, is_composite
 from .graph_writer import Writer, finished, floating_calls, quantized_nodes
-from .linear_algebra import ALGEBRA, distances, long_reduction, product_along
+from .linear_algebra import ALGEBRA, LONGEST, distances, long_reduction, product_along
 from .selections import SELECTIONS, TAKEN
 from .volumes import VOLUMES
-from .window_operators import MAGNITUDES, WINDOWS, is_spectrum
+from .window_operators import WINDOWS
 
 _ATEN = torch.ops.aten
 _NEEDS_STRIDE = metadata.version("executorch").startswith("1.4.")
@@ -40,12 +41,14 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         and 8 stay on the CPU, and Vela rejects convolutions over three dimensions; for
         U85 it computes those in groups or with strides wrongly. Pools over three dimensions stay on
         the CPU. A mean or sum over more than 65,536 places of one dimension does so for U55 and U65,
-        and is wrong for U85.
+        and is wrong for U85. Complex numbers, as of transforms, filters of spectra and rotary
+        positions, stay on the CPU.
     Instead: They are written with means, pools over two dimensions, group norms, tables and slices;
         paddings by nothing are left out, those by less are slices; a vector becomes a matrix of one
         column or row; places are found apart on the CPU, and whole numbers become floats before
         they divide; an interpolation is a product with a matrix along each dimension; so many places
-        are a rectangle, if need be with zeros. What the CPU
+        are a rectangle, if need be with zeros; a complex number is its two parts, and a transform a
+        product with its matrix. What the CPU
         computes faster as one operator is written only where a rule quantizes it.
     Right because: Each is the same function of real numbers, and every part has a grid of its own.
     Network: torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1)); linear(x).mT;
@@ -59,8 +62,8 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
     # Those that torch writes first: what they are written with may be in the table.
     done = _written(module, dict.fromkeys(composites, decomposed))
     done += _written(module, _PLAIN)
-    if quantizer is not None and any(map(is_spectrum, module.graph.nodes)):
-        done += _written(module, MAGNITUDES, quantized_nodes(module, quantizer, torch.int16))
+    if quantizer is not None and any(map(is_complex, module.graph.nodes)):
+        done += _written(module, WIDE, quantized_nodes(module, quantizer, torch.int16))
     if quantizer is not None and any(node.target in costly for node in module.graph.nodes):
         done += _written(module, costly, quantized_nodes(module, quantizer))
     return finished(module, done)
@@ -85,6 +88,13 @@ def _written(
 def _mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
     is_whole = all(axis == 1 for axis in size)
     return write(_ATEN.mean.dim, x, [-axis - 1 for axis in range(len(size))], True) if is_whole else None
+
+
+def _adaptive_image(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
+    """Take the mean of a picture of more places than a pool counts as one; one picture as a batch."""
+    if math.prod(x.meta["val"].shape[-2:]) > LONGEST and (mean := _mean(write, x, size)) is not None:
+        return mean
+    return _image(write, x, size)
 
 
 def _adaptive_mean(write: Writer, x: fx.Node, size: Any) -> fx.Node | None:
@@ -437,6 +447,7 @@ def _pad(write: Writer, x: fx.Node, sizes: Any, *rest: Any, **named: Any) -> fx.
 
 _PLAIN: dict[Any, Any] = {
     **WINDOWS,
+    **COMPLEX,
     **TAKEN,
     **ALGEBRA,
     _ATEN.pad.default: _pad,
@@ -487,7 +498,7 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.adaptive_avg_pool1d.default: _adaptive_mean,
     _ATEN.avg_pool1d.default: _pool,
     _ATEN.avg_pool2d.default: _pool,
-    _ATEN.adaptive_avg_pool2d.default: _image,
+    _ATEN.adaptive_avg_pool2d.default: _adaptive_image,
     _ATEN.max_pool1d.default: _max_pool,
     _ATEN.max_pool2d.default: _with_stride,
     _ATEN.adaptive_max_pool1d.default: _largest,

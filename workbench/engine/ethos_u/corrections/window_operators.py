@@ -1,7 +1,7 @@
-"""Sliding windows and spectra, written with slices, joins and products with constants.
+"""Sliding windows, written with slices, joins and products with constants.
 
 Without this, ExecuTorch computes them with indices that it builds anew in each inference, on the
-CPU. All are the same values in another order, or products with the matrix of the Fourier transform.
+CPU. All are the same values in another order.
 """
 
 import math
@@ -16,7 +16,7 @@ from .transposed_convolutions import spread_with_zeros
 _ATEN = torch.ops.aten
 
 
-def _frames(write: Writer, x: fx.Node, dim: int, size: int, step: int) -> fx.Node:
+def frames(write: Writer, x: fx.Node, dim: int, size: int, step: int) -> fx.Node:
     """Write overlapping windows as shifted parts of steps that are joined.
 
     Returns:
@@ -125,98 +125,8 @@ def _overlapping_rows(write: Writer, x: fx.Node, length: int, size: int, step: i
     return write(_ATEN.constant_pad_nd.default, row, [0, length - whole], 0.0) if length > whole else row
 
 
-def _magnitude(write: Writer, x: fx.Node) -> fx.Node | None:
-    parts = _spectrum(write, x)
-    if parts is None:
-        return None
-    squares = [write(_ATEN.mul.Tensor, part, part) for part in parts]
-    return write(_ATEN.sqrt.default, write(_ATEN.add.Tensor, *squares))
-
-
-def _as_pairs(write: Writer, x: fx.Node) -> fx.Node | None:
-    parts = _spectrum(write, x)
-    if parts is None:
-        return None
-    return write(_ATEN.cat.default, [write(_ATEN.unsqueeze.default, p, -1) for p in parts], -1)
-
-
-def _real(write: Writer, x: fx.Node) -> fx.Node | None:
-    parts = _spectrum(write, x)
-    return None if parts is None else parts[0]
-
-
-def _imaginary(write: Writer, x: fx.Node) -> fx.Node | None:
-    parts = _spectrum(write, x)
-    return None if parts is None else parts[1]
-
-
-def is_spectrum(node: fx.Node) -> bool:
-    """Return whether a node is a transform of real numbers."""
-    return node.op == "call_function" and node.target in _TRANSFORMS
-
-
-def _spectrum(write: Writer, x: fx.Node) -> list[fx.Node] | None:
-    """Return the real and the imaginary part of a transform of real numbers; None for others."""
-    maker: Any = _TRANSFORMS[x.target] if is_spectrum(x) else None
-    return None if maker is None else maker(write, *x.args, **x.kwargs)
-
-
-def _short_time(write: Writer, x: fx.Node, size: int, *rest: Any, **named: Any) -> list[fx.Node] | None:
-    """Return the parts of a spectrogram of shape (..., frequencies, frames)."""
-    names = ("hop_length", "win_length", "window", "normalized", "onesided")
-    given = dict(zip(names, rest, strict=False)) | named
-    window, hop, width = (given.get(name) for name in ("window", "hop_length", "win_length"))
-    held = _window_values(write, width or size, window)
-    if held is None or given.get("onesided") is False:
-        return None
-    before = (size - held.numel()) // 2
-    held = torch.nn.functional.pad(held.float(), (before, size - held.numel() - before))
-    frames = _frames(write, x, -1, size, hop or size // 4)
-    factor = size**-0.5 if given.get("normalized") else 1.0
-    parts = _transformed(write, frames, held * factor)
-    return [write(_ATEN.transpose.int, part, -1, -2) for part in parts]
-
-
-def _whole(
-    write: Writer, x: fx.Node, n: int | None = None, dim: int = -1, norm: str | None = None
-) -> list[fx.Node] | None:
-    """Return the parts of a transform over the last dimension."""
-    rank, size = x.meta["val"].dim(), x.meta["val"].shape[-1]
-    if dim % rank != rank - 1 or n not in {None, size}:
-        return None
-    factor = {"ortho": size**-0.5, "forward": 1 / size}.get(norm or "", 1.0)
-    return _transformed(write, x, torch.full((size,), factor))
-
-
-def _window_values(write: Writer, size: int, window: Any) -> Any:
-    """Return the values of a window: none is ones; None where they are not known."""
-    if window is None:
-        return torch.ones(size)
-    if window.op == "call_function" and not window.all_input_nodes:
-        return window.target(*window.args, **window.kwargs)
-    return write.held(window)
-
-
-def _transformed(write: Writer, x: fx.Node, window: torch.Tensor) -> list[fx.Node]:
-    """Return products of the last dimension with cosines and sines times a window."""
-    size = window.numel()
-    angles = torch.outer(torch.arange(size // 2 + 1), torch.arange(size)).double()
-    angles = (angles % size) * (2 * math.pi / size)
-    waves = [(angles.cos() * window).float(), (-angles.sin() * window).float()]
-    weights = [
-        write.parameter(f"wave_{name}", wave) for name, wave in zip(("cos", "sin"), waves, strict=True)
-    ]
-    return [write(_ATEN.linear.default, x, weight) for weight in weights]
-
-
-_TRANSFORMS = {_ATEN.stft.default: _short_time, _ATEN.fft_rfft.default: _whole}
 WINDOWS: dict[Any, Any] = {
-    _ATEN.unfold.default: _frames,
+    _ATEN.unfold.default: frames,
     _ATEN.im2col.default: _columns,
     _ATEN.col2im.default: _from_columns,
-    _ATEN.view_as_real.default: _as_pairs,
-    _ATEN.real.default: _real,
-    _ATEN.imag.default: _imaginary,
 }
-# 8 bits do not hold the squares of a spectrum.
-MAGNITUDES: dict[Any, Any] = {_ATEN.abs.default: _magnitude}

@@ -1,0 +1,429 @@
+"""Networks that are refused, and beside each the same after its remedy was followed.
+
+``NAME()`` is refused; ``NAME_remedied()``, or ``NAME_REMEDY()``, is what its message proposes.
+"""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+_IMAGE = (1, 2, 8, 8)
+
+
+class Computed(nn.Module):
+    """A convolution, and what a function makes of its output."""
+
+    def __init__(self, compute, *parts):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(2, 4, 3, padding=1)
+        self.parts = nn.ModuleList(parts)
+        self.compute = compute
+
+    def forward(self, x):
+        return self.compute(self, self.conv(x))
+
+
+def computed(compute, *parts):
+    return Computed(compute, *parts).eval(), (torch.randn(_IMAGE),)
+
+
+def layers():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(2, 4, 3), nn.ReLU(), nn.Conv2d(4, 3, 1)).eval()
+
+
+def scripted():
+    return torch.jit.script(layers()), (torch.randn(_IMAGE),)
+
+
+def scripted_remedied():
+    model = layers()
+    model.load_state_dict(torch.jit.script(layers()).state_dict())
+    return model, (torch.randn(_IMAGE),)
+
+
+def quantized():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    return torch.ao.quantization.quantize_dynamic(model, {nn.Linear}), (torch.randn(1, 8),)
+
+
+def quantized_remedied():
+    return nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (torch.randn(1, 8),)
+
+
+def lazy():
+    return nn.Sequential(nn.LazyConv2d(4, 3), nn.ReLU()).eval(), (torch.randn(_IMAGE),)
+
+
+def lazy_remedied():
+    model, inputs = lazy()
+    model(*inputs)
+    return model, inputs
+
+
+def mapped():
+    return computed(lambda _, y: torch.vmap(lambda v: v.relu() * 2, in_dims=1, out_dims=1)(y))
+
+
+def mapped_remedied():
+    return computed(lambda _, y: y.relu() * 2)
+
+
+def on_meta():
+    return layers().to("meta"), (torch.randn(_IMAGE),)
+
+
+def on_meta_remedied():
+    model, inputs = on_meta()
+    model = model.to_empty(device="cpu")
+    model.load_state_dict(layers().state_dict())
+    return model, inputs
+
+
+def _sparse(weight):
+    model, inputs = computed(lambda model, y: torch.mm(model.weight, y.flatten(2)[0]).unsqueeze(0))
+    model.weight = nn.Parameter(weight, requires_grad=False)
+    return model, inputs
+
+
+def sparse():
+    return _sparse(torch.eye(4).to_sparse())
+
+
+def sparse_remedied():
+    return _sparse(torch.eye(4).to_sparse().to_dense())
+
+
+def exported():
+    return torch.export.export(layers(), (torch.randn(_IMAGE),)).module(), (torch.randn(_IMAGE),)
+
+
+def layers_in_eval():
+    return layers(), (torch.randn(_IMAGE),)
+
+
+def observed():
+    model = nn.Sequential(torch.ao.quantization.QuantStub(), layers(), torch.ao.quantization.DeQuantStub())
+    model.qconfig = torch.ao.quantization.get_default_qconfig("fbgemm")
+    return torch.ao.quantization.prepare(model.eval()), (torch.randn(_IMAGE),)
+
+
+def trained_for_integers():
+    model = nn.Sequential(torch.ao.quantization.QuantStub(), layers(), torch.ao.quantization.DeQuantStub())
+    model.qconfig = torch.ao.quantization.get_default_qat_qconfig("fbgemm")
+    return torch.ao.quantization.prepare_qat(model.train()).eval(), (torch.randn(_IMAGE),)
+
+
+def observed_remedied():
+    model = nn.Sequential(torch.ao.quantization.QuantStub(), layers(), torch.ao.quantization.DeQuantStub())
+    model.load_state_dict(trained_for_integers()[0].state_dict(), strict=False)
+    return model.eval(), (torch.randn(_IMAGE),)
+
+
+class ByName(nn.Module):
+    """Takes its input by name only."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = layers()
+
+    def forward(self, *, image):
+        return self.layers(image)
+
+
+class ByPosition(nn.Module):
+    """Passes its input by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = ByName()
+
+    def forward(self, image):
+        return self.model(image=image)
+
+
+def input_by_name():
+    return ByName().eval(), {"image": torch.randn(_IMAGE)}
+
+
+def input_by_name_remedied():
+    return ByPosition().eval(), (torch.randn(_IMAGE),)
+
+
+class OfDictionary(nn.Module):
+    """Takes a dictionary."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = layers()
+
+    def forward(self, batch):
+        return self.layers(batch["image"]) + batch["offset"]
+
+
+class MakingDictionary(nn.Module):
+    """Makes the dictionary of tensors."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = OfDictionary()
+
+    def forward(self, image, offset):
+        return self.model({"image": image, "offset": offset})
+
+
+def dictionary_input():
+    return OfDictionary().eval(), ({"image": torch.randn(_IMAGE), "offset": torch.randn(1, 3, 6, 6)},)
+
+
+def dictionary_input_remedied():
+    return MakingDictionary().eval(), (torch.randn(_IMAGE), torch.randn(1, 3, 6, 6))
+
+
+def inverted():
+    return computed(lambda _, y: torch.linalg.inv(y + 9 * torch.eye(8)))
+
+
+def inverted_remedied():
+    return computed(lambda _, y: torch.linalg.inv_ex(y + 9 * torch.eye(8)).inverse)
+
+
+def half():
+    return layers().half(), (torch.randn(_IMAGE).half(),)
+
+
+def half_remedied():
+    model, inputs = half()
+    return model.float(), tuple(tensor.float() for tensor in inputs)
+
+
+def bfloat16_input():
+    return layers(), (torch.randn(_IMAGE).bfloat16(),)
+
+
+def bfloat16_input_remedied():
+    return layers(), (torch.randn(_IMAGE).bfloat16().float(),)
+
+
+class Scaled(nn.Module):
+    """Takes a number beside its tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = layers()
+
+    def forward(self, x, factor):
+        return self.layers(x) * factor
+
+
+class WithNumber(nn.Module):
+    """Passes the number itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = Scaled()
+
+    def forward(self, x):
+        return self.model(x, 3)
+
+
+def number_input():
+    return Scaled().eval(), (torch.randn(_IMAGE), 3)
+
+
+def number_input_remedied():
+    return WithNumber().eval(), (torch.randn(_IMAGE),)
+
+
+class Named(nn.Module):
+    """Has a part with a name that an exported program has."""
+
+    def __init__(self):
+        super().__init__()
+        self.code = nn.Conv2d(2, 4, 3)
+
+    def forward(self, x):
+        return self.code(x)
+
+
+class Renamed(nn.Module):
+    """Has the part under another name."""
+
+    def __init__(self):
+        super().__init__()
+        self.codes = nn.Conv2d(2, 4, 3)
+
+    def forward(self, x):
+        return self.codes(x)
+
+
+def reserved_name():
+    return Named().eval(), (torch.randn(_IMAGE),)
+
+
+def reserved_name_remedied():
+    return Renamed().eval(), (torch.randn(_IMAGE),)
+
+
+def _halved(model, y):
+    with torch.no_grad():
+        model.conv.weight.div_(2)
+    return y
+
+
+def written_parameter():
+    return computed(_halved)
+
+
+def written_parameter_remedied():
+    model, inputs = computed(lambda _, y: y)
+    with torch.no_grad():
+        model.conv.weight.div_(2)
+    return model, inputs
+
+
+def random_outputs():
+    return computed(lambda _, y: functional.dropout(y, 0.5, training=True))
+
+
+def random_outputs_remedied():
+    model, inputs = computed(lambda model, y: model.parts[0](y), nn.Dropout(0.5))
+    return model.eval(), inputs
+
+
+def random_noise():
+    return computed(lambda _, y: y + torch.randn_like(y))
+
+
+def random_noise_buffer():
+    model, inputs = computed(lambda model, y: y + model.noise)
+    model.register_buffer("noise", torch.randn(1, 4, 8, 8))
+    return model, inputs
+
+
+def looked_into():
+    return computed(lambda _, y: y * 2 if y.sum() > 0 else y)
+
+
+def looked_into_remedied():
+    return computed(lambda _, y: torch.where(y.sum() > 0, y * 2, y))
+
+
+def misfit():
+    return computed(lambda _, y: y + torch.ones(3))
+
+
+def misfit_remedied():
+    return computed(lambda _, y: y + torch.ones(8))
+
+
+def chosen_by_size():
+    return computed(lambda _, y: y[y > 0])
+
+
+def chosen_by_size_mask():
+    return computed(lambda _, y: y * (y > 0))
+
+
+def chosen_by_size_topk():
+    return computed(lambda _, y: y.flatten(1).topk(4).values)
+
+
+def number_of_data():
+    return computed(lambda _, y: y * y.max().item())
+
+
+def number_of_data_remedied():
+    return computed(lambda _, y: y * y.max())
+
+
+def half_value():
+    return computed(lambda _, y: (y.half() * 2).float())
+
+
+def half_value_remedied():
+    return computed(lambda _, y: y * 2)
+
+
+def double_value():
+    return computed(lambda _, y: (y.double() * y.double()).float())
+
+
+def double_value_remedied():
+    return computed(lambda _, y: y * y)
+
+
+def both_signs():
+    for sign in (-9.0, 9.0):
+        yield torch.full(_IMAGE, sign)
+
+
+def branch():
+    return computed(lambda _, y: torch.cond(y.sum() > 0, lambda v: v * 2, lambda v: v * 3, (y,)))
+
+
+def branch_remedied():
+    return computed(lambda _, y: torch.where(y.sum() > 0, y * 2, y * 3))
+
+
+def present_statistics():
+    return computed(lambda model, y: model.parts[0](y), nn.BatchNorm2d(4, track_running_stats=False))
+
+
+def present_statistics_running():
+    return computed(lambda model, y: model.parts[0](y), nn.BatchNorm2d(4))
+
+
+def present_statistics_instance():
+    norm = nn.InstanceNorm2d(4, track_running_stats=False, affine=True)
+    return computed(lambda model, y: model.parts[0](y), norm)
+
+
+def divided_by_zero():
+    return computed(lambda _, y: torch.zeros_like(y) / (y - y) * y)
+
+
+def divided_by_zero_remedied():
+    return computed(lambda _, y: torch.zeros_like(y) / (y - y + 1) * y)
+
+
+@torch.library.custom_op("refused::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    """An operator of another library."""
+    return x * 2
+
+
+@twice.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def foreign():
+    return computed(lambda _, y: twice(y))
+
+
+def foreign_remedied():
+    return computed(lambda _, y: y * 2)
+
+
+def _added_to_windows(_, y):
+    y = y * 1
+    y.unfold(3, 2, 2).add_(1)
+    return y
+
+
+def written_windows():
+    return computed(_added_to_windows)
+
+
+def written_windows_remedied():
+    return computed(lambda _, y: torch.stack((y[..., ::2] + 1, y[..., 1::2] + 1), -1).flatten(3))
+
+
+def no_module():
+    return layers, (torch.randn(_IMAGE),)
+
+
+def no_module_remedied():
+    return layers(), (torch.randn(_IMAGE),)
