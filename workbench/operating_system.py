@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import selectors
 import signal
@@ -25,6 +26,7 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+    import resource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,6 +172,20 @@ def become_engine(niceness: int) -> None:
         raise OSError(errno.ENOSYS, "processes are not forked")
     os.setsid()
     os.nice(niceness)
+
+
+def limit_resources(memory_bytes: int, time_s: float) -> None:
+    """Let this process have no more memory [bytes], and time of the processor from now on [s].
+
+    One that wants more gets no memory, or is ended. Windows has no such limits for a process itself.
+    """
+    if sys.platform == "win32":
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    total_s = math.ceil(used.ru_utime + used.ru_stime + time_s)
+    for limit, value in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_CPU, total_s)):
+        _, most = resource.getrlimit(limit)
+        resource.setrlimit(limit, (value if most < 0 else min(value, most), most))
 
 
 def is_bus_error(code: int) -> bool:

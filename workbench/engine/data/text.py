@@ -11,11 +11,11 @@ import torch
 
 from workbench.engine import user_code
 from workbench.engine.data.sample import Sample, Samples, wrong
-from workbench.errors import Place, failure
 from workbench.files import open_regular
 from workbench.project import sources
 from workbench.project.model import Tokenization
 from workbench.text import plural
+from workbench.tokenizer_process import FileTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -152,7 +152,7 @@ def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
         ) from error
     given = tokenizer.ids(text)
     try:
-        ids = np.asarray(given, np.int64)
+        ids = np.array(given, np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         ids = np.zeros((0, 0), np.int64)
         raise wrong(
@@ -183,25 +183,15 @@ def _tokenizer(settings: Tokenization, folder: Path, option: str) -> Tokenizer:
 
 
 def _from_file(path: Path, option: str) -> Tokenizer:
-    # Slow import, needed for texts only.
-    from tokenizers import Tokenizer as FileTokenizer
+    read = FileTokenizer(path, option)
 
-    try:
-        read = FileTokenizer.from_file(str(path))
-    except Exception as error:
-        raise failure(
-            f"{path.name} is not a tokenizer file that the package tokenizers can read.",
-            "Use the tokenizer.json that belongs to the model.",
-            Place(kind="option", id=option),
-            details=str(error),
-            code="tokenizer-unreadable",
-        ) from error
+    def ids(text: str) -> ArrayLike:
+        tokens = read.ids(text)
+        # Most samples are never spelled.
+        read.close()
+        return tokens
 
-    def spell(token: int) -> str:
-        return str(read.decode([token])).replace(" ", _BLANK) or str(token)
-
-    # Without the places of tokens in the text, which take as much memory again.
-    return Tokenizer(lambda text: read.encode_batch_fast([text])[0].ids, spell)
+    return Tokenizer(ids, lambda token: read.text([token]).replace(" ", _BLANK) or str(token))
 
 
 def _spell_byte(token: int) -> str:
