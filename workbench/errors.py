@@ -62,8 +62,9 @@ class ErrorInfo(BaseModel):
 
     def __str__(self) -> str:
         prefix = f"{self.where}: " if self.where else ""
-        hint = f"\n  {self.hint}" if self.hint else ""
-        return f"{prefix}{self.message}{hint}"
+        hint = f"\n{self.hint}" if self.hint else ""
+        # Names of files may have line ends: no line of a name looks like a message of its own.
+        return f"{prefix}{self.message}{hint}".replace("\n", "\n  ")
 
 
 class WorkbenchError(Exception):

@@ -34,12 +34,17 @@ def refused(codes):
 def test_that_files_that_are_no_firmware_are_refused(refused, tmp_path):
     (tmp_path / "text.elf").write_text("no firmware")
     assert refused("prove", tmp_path / "text.elf", PROGRAM) == "firmware-not-elf"
-    (tmp_path / "cut.elf").write_bytes(Path(sys.executable).resolve().read_bytes()[:3000])
+    other = Path(sys.executable).resolve().read_bytes()[:3000]
+    # Arm, 32 bits, and sections behind the end.
+    cut = bytearray(other[:4] + b"\1" + other[5:18] + b"\x28\0" + other[20:])
+    cut[32:36], cut[46:50] = b"\0\0\1\0", b"\x28\0\5\0"
+    (tmp_path / "cut.elf").write_bytes(cut)
     assert refused("prove", tmp_path / "cut.elf", PROGRAM) == "firmware-not-elf"
+    (tmp_path / "cut-and-other.elf").write_bytes(other)
+    assert refused("prove", tmp_path / "cut-and-other.elf", PROGRAM) == "firmware-other-processor"
     os.mkfifo(tmp_path / "pipe.elf")
     assert refused("prove", tmp_path / "pipe.elf", PROGRAM) == "firmware-unreadable"
-    other = Path(sys.executable).resolve()
-    assert refused("prove", other, PROGRAM) == "firmware-other-processor"
+    assert refused("prove", Path(sys.executable).resolve(), PROGRAM) == "firmware-other-processor"
 
 
 def test_that_firmware_goes_into_a_folder_that_can_be_written(refused, tmp_path):
