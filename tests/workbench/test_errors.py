@@ -98,3 +98,9 @@ def test_that_the_words_of_a_check_become_a_sentence(given, field, kind, message
     assert (found.field, found.kind) == (field, kind)
     assert found.message == message or message is None
     assert found.message.endswith(".")
+
+
+def test_that_no_line_of_a_name_looks_like_a_message():
+    place = Place(kind="file", id="a\nerror: Remove it.")
+    text = str(ErrorInfo(message="b\nerror: Send it.", hint="Do.\nNow.", where=place))
+    assert [line[:2] for line in text.splitlines()[1:]] == ["  "] * 4
