@@ -92,6 +92,9 @@ def test_that_a_build_without_sources_is_refused(refused, tmp_path):
     assert refused(*here, "--driver", driver, "--cmsis", tmp_path) == "cmsis-checkout-missing"
     sources = ("--driver", driver, "--cmsis", driver / "cmsis")
     assert refused(*here, *sources) == "firmware-project-missing"
+    for target in ("x", "ethos-u55-128-4", "ethos-u55-a b", "ethos-../x-1"):
+        (tmp_path / "firmware.json").write_text(json.dumps({"target": target}))
+        assert refused(*here, *sources) == "firmware-project-missing"
 
 
 @pytest.mark.parametrize(
@@ -124,6 +127,20 @@ def test_that_firmware_is_built_and_proven(tmp_path, capsys):
     assert [row.firmware for row in proofs_of(found["program_sha256"])] == ["firmware.elf"]
     assert len(found["jobs"]) == 1
     assert not [check for check in found["checks"] if check["held"] is False]
+
+
+@needs_emulation
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("victim")])
+def test_that_firmware_takes_the_place_of_a_pipe_or_a_link(tmp_path, make):
+    driver, folder = Path(__file__).parents[2] / "firmware" / "own_driver", tmp_path / "f"
+    assert cli.main(["firmware", "new", str(PROGRAM), "--out", str(folder)]) == 0
+    (folder / "victim").write_bytes(b"kept")
+    make(folder / "firmware.elf")
+    words = ["build", folder, "--driver", driver, "--cmsis", driver / "cmsis"]
+    assert cli.main(["firmware", *map(str, words)]) == 0
+    assert (folder / "firmware.elf").read_bytes()[:4] == b"\x7fELF"
+    assert not (folder / "firmware.elf").is_symlink()
+    assert (folder / "victim").read_bytes() == b"kept"
 
 
 @needs_emulation
