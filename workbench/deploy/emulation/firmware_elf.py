@@ -23,7 +23,7 @@ _ARM = "EM_ARM"
 _MOST_BYTES = 512 << 20
 # An entry of a symbol table (Elf32_Sym of elf.h), and the types of symbols that are read.
 _SYMBOL, _KINDS, _FUNCTION = struct.Struct("<IIIBBH"), {0, 1, 2}, 2
-_MOST_SECTIONS, _MOST_SYMBOLS, _LONGEST_NAME = 10_000, 1_000_000, 4096
+_MOST_SECTIONS, _MOST_SYMBOLS, _LONGEST_NAME, _MOST_NAME_BYTES = 10_000, 1_000_000, 4096, 64 << 20
 # The library reads 100,000 lines in a second, 700 bytes each: time for all [s], sizes of sections once
 # they are unpacked, and of one unit's line table.
 _MOST_DEBUG_S, _MOST_PROGRAM_BYTES = 8.0, 512 << 10
@@ -146,12 +146,14 @@ def _symbols(elf: Any) -> Iterator[Symbol]:
     entries, names = _content(elf, table), _content(elf, elf.get_section(table["sh_link"]))
     if len(entries) > _MOST_SYMBOLS * _SYMBOL.size:
         raise ValueError(f"it has more than {_MOST_SYMBOLS:,} symbols")
+    named = 0
     for at, value, size, info, _, _ in _SYMBOL.iter_unpack(entries[: len(entries) // 16 * 16]):
         end = names.find(b"\0", at, at + _LONGEST_NAME)
         if info & 15 not in _KINDS or names[at : at + 1] in (b"", b"\0", b"$"):
             continue
-        if end < 0:
-            raise ValueError("the name of a symbol does not end")
+        named += end - at
+        if end < 0 or named > _MOST_NAME_BYTES:
+            raise ValueError("the names of its symbols are too long")
         # The lowest bit of a function's address says that it is Thumb code.
         start = value & ~1 if info & 15 == _FUNCTION else value
         yield Symbol(names[at:end].decode("utf-8", "replace"), start, size)

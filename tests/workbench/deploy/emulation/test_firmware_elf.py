@@ -79,8 +79,9 @@ def test_that_debug_information_that_takes_gigabytes_is_left_out(tmp_path, secti
     [
         [(".symtab", 2, 0, SYMBOL * (1 << 20), 2), (".strtab", 3, 0, b"\0main\0", 0)],
         [(".symtab", 2, 0, SYMBOL * 9000, 2), (".strtab", 3, 0, b"\0" + b"x" * (1 << 20), 0)],
+        [(".symtab", 2, 0, SYMBOL * 18_000, 2), (".strtab", 3, 0, b"\0" + b"x" * 4000 + b"\0", 0)],
     ],
-    ids=["many", "long-names"],
+    ids=["many", "no-end", "long-names"],
 )
 def test_that_symbols_that_take_minutes_are_refused(tmp_path, sections):
     with refused("firmware-not-elf"):
