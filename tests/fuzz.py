@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from tests.fuzz_firmware import firmwares
 from tests.fuzz_kinds import ARCHIVE_KINDS, JSON_KINDS, Reader
 from tests.fuzz_kinds import KINDS as FURTHER_KINDS
 from workbench.errors import WorkbenchError
@@ -416,6 +417,7 @@ KINDS: dict[str, Callable[[], tuple[list[bytes], Reader]]] = {
     "pass_args": _pass_args,
     "archives": _archives,
     "arrays": _arrays,
+    "firmwares": firmwares,
     **FURTHER_KINDS,
 }
 
