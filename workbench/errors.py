@@ -17,9 +17,12 @@ PlaceKind = Literal[
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error says, without the number and the path that an error of the system has."""
+    """Return what an error says, without the number and the path that an error of the system has.
+
+    The remedy of Python for numbers of too many digits is one for programmers.
+    """
     text = error.strerror if isinstance(error, OSError) else None
-    return text or str(error) or type(error).__name__
+    return (text or str(error) or type(error).__name__).partition("; use sys.set_int_max_str_digits")[0]
 
 
 class Place(BaseModel):
