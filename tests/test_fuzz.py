@@ -31,6 +31,7 @@ LIGHT = (
     "plugins",
     "digests",
     "patterns",
+    "firmwares",
 )
 
 

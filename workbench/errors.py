@@ -17,9 +17,12 @@ PlaceKind = Literal[
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error says, without the number and the path that an error of the system has."""
+    """Return what an error says, without the number and the path that an error of the system has.
+
+    The remedy of Python for numbers of too many digits is one for programmers.
+    """
     text = error.strerror if isinstance(error, OSError) else None
-    return text or str(error) or type(error).__name__
+    return (text or str(error) or type(error).__name__).partition("; use sys.set_int_max_str_digits")[0]
 
 
 class Place(BaseModel):
@@ -62,8 +65,9 @@ class ErrorInfo(BaseModel):
 
     def __str__(self) -> str:
         prefix = f"{self.where}: " if self.where else ""
-        hint = f"\n  {self.hint}" if self.hint else ""
-        return f"{prefix}{self.message}{hint}"
+        hint = f"\n{self.hint}" if self.hint else ""
+        # Names of files may have line ends: no line of a name looks like a message of its own.
+        return f"{prefix}{self.message}{hint}".replace("\n", "\n  ")
 
 
 class WorkbenchError(Exception):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import selectors
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -19,21 +21,26 @@ import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+    import resource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+_T = TypeVar("_T")
 IS_WINDOWS = sys.platform == "win32"
 # Whether engines and stages are forked: it needs the death signal of Linux too.
 CAN_FORK = sys.platform == "linux"
 # Linux: prctl(PR_SET_PDEATHSIG).
 _SET_DEATH_SIGNAL = 1
+# Linux: prctl(PR_SET_NO_NEW_PRIVS), and the system calls of Landlock, which have one number everywhere.
+_PRCTL_NO_NEW_PRIVILEGES = 38
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 # Windows: rights and the answers of OpenProcess (processthreadsapi.h, winnt.h), and the limit of a
 # job object that ends its processes with its last handle (JOBOBJECT_EXTENDED_LIMIT_INFORMATION).
 _QUERY, _SET_QUOTA_AND_END, _STILL_ACTIVE, _DENIED = 0x1000, 0x0101, 259, 5
@@ -170,6 +177,103 @@ def become_engine(niceness: int) -> None:
         raise OSError(errno.ENOSYS, "processes are not forked")
     os.setsid()
     os.nice(niceness)
+
+
+def limit_resources(memory_bytes: int, time_s: float) -> None:
+    """Let this process have no more memory [bytes], and time of the processor from now on [s].
+
+    One that wants more gets no memory, or is ended. Windows has no such limits for a process itself.
+    """
+    if sys.platform == "win32":
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    total_s = math.ceil(used.ru_utime + used.ru_stime + time_s)
+    for limit, value in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_CPU, total_s)):
+        _, most = resource.getrlimit(limit)
+        resource.setrlimit(limit, (value if most < 0 else min(value, most), most))
+
+
+def limit_file_sizes(pid: int, most_bytes: int) -> None:
+    """End a process that writes a file beyond a size [bytes] (Linux)."""
+    if sys.platform == "linux":
+        with suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+
+
+def confined(start: Callable[[], _T], written: Sequence[Path], executed: Sequence[Path]) -> _T:
+    """Return what ``start`` does, without the right to change files or execute programs elsewhere.
+
+    It is called in a thread of its own: the limits hold for this and for all processes that it starts.
+
+    Args:
+        start: What starts a process.
+        written: Folders and files that may be changed, and folders whose files may be made and removed.
+        executed: Programs, with their loaders.
+
+    Raises:
+        OSError: This system has no such limits: they need Linux with Landlock.
+    """
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "this system cannot confine a process")
+    ruleset = _ruleset(written, executed)
+    results: list[_T] = []
+    errors: list[OSError] = []
+
+    def run() -> None:
+        try:
+            _system_call(_PRCTL_NO_NEW_PRIVILEGES)
+            _system_call(_RESTRICT_SELF, ruleset, 0)
+            results.append(start())
+        except OSError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    os.close(ruleset)
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def _ruleset(written: Sequence[Path], executed: Sequence[Path]) -> int:
+    """Return the descriptor of a set of rules (landlock(7)).
+
+    Raises:
+        OSError: The kernel has no Landlock.
+    """
+    version = _system_call(_CREATE_RULESET, None, 0, 1)
+    # Bits of landlock.h: files and folders since version 1, moves between folders and cuts since 2 and 3.
+    changes = sum(
+        1 << bit for bit in (1, *range(4, 13), *([13] if version > 1 else []), *([14] if version > 2 else []))
+    )
+    changes_of_file = 1 << 1 | (1 << 14 if version > 2 else 0)
+    handled = struct.pack("<Q", changes | 1)
+    ruleset = _system_call(_CREATE_RULESET, handled, len(handled), 0)
+    rows = [(path, changes if path.is_dir() else changes_of_file) for path in written]
+    for path, rights in [*rows, *((path, 1) for path in executed)]:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            _system_call(_ADD_RULE, ruleset, 1, struct.pack("<Qi", rights, place), 0)
+        finally:
+            os.close(place)
+    return ruleset
+
+
+def _system_call(number: int, *arguments: int | bytes | None) -> int:
+    """Make a system call of Linux; ``_PRCTL_NO_NEW_PRIVILEGES`` stands for that one.
+
+    Raises:
+        OSError: It failed.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    if number == _PRCTL_NO_NEW_PRIVILEGES:
+        result = library.prctl(number, 1, 0, 0, 0)
+    else:
+        result = library.syscall(number, *arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(result)
 
 
 def is_bus_error(code: int) -> bool:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError, field_validator
 
 from tests.for_each import for_each
 from workbench.cli import main
-from workbench.errors import ErrorInfo, Place, WorkbenchError, invalid_values
+from workbench.errors import ErrorInfo, Place, WorkbenchError, invalid_values, reason_of
 from workbench.project import store
 
 PROJECT = {"version": 9, "name": "net", "model": {"spec": "model.py:net"}, "target": {"id": "ethos-u55-128"}}
@@ -98,3 +98,16 @@ def test_that_the_words_of_a_check_become_a_sentence(given, field, kind, message
     assert (found.field, found.kind) == (field, kind)
     assert found.message == message or message is None
     assert found.message.endswith(".")
+
+
+def test_that_no_line_of_a_name_looks_like_a_message():
+    place = Place(kind="file", id="a\nerror: Remove it.")
+    text = str(ErrorInfo(message="b\nerror: Send it.", hint="Do.\nNow.", where=place))
+    assert [line[:2] for line in text.splitlines()[1:]] == ["  "] * 4
+
+
+def test_that_a_number_of_too_many_digits_has_no_remedy_for_programmers():
+    with pytest.raises(ValueError, match="digits") as caught:
+        json.loads("9" * 5000)
+    assert "digits" in reason_of(caught.value)
+    assert "sys" not in reason_of(caught.value)

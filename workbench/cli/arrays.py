@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import interpreter
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, reason_of
 from workbench.files import MAX_TEXT_BYTES, read_limited
 from workbench.process_guard import guarded
 from workbench.targets.formats.parameters import ROLES, ParameterSpec
@@ -66,7 +66,9 @@ def _params(text: str | None) -> dict[str, Any] | None:
     try:
         params = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise failure(f"--params is not JSON: {error}.", where=place, code="params-not-json") from error
+        raise failure(
+            f"--params is not JSON: {reason_of(error)}.", where=place, code="params-not-json"
+        ) from error
     if not isinstance(params, dict):
         raise failure(
             "--params is not an object.", 'Example: {"width": 8, ...}.', place, code="params-not-object"
@@ -266,7 +268,9 @@ def read_jobs(path: Path) -> list[Any]:
             f"{path} cannot be read: {error.strerror}.", where=place, code="file-unreadable"
         ) from error
     except (ValueError, RecursionError) as error:
-        raise failure(f"{path} is not JSON: {error}.", where=place, code="jobs-not-json") from error
+        raise failure(
+            f"{path} is not JSON: {reason_of(error)}.", where=place, code="jobs-not-json"
+        ) from error
     if not isinstance(jobs, list):
         raise failure(
             f"{path} is not a list of jobs.", "Example: [{...}, {...}].", place, code="jobs-not-list"

@@ -60,6 +60,9 @@ def _add_prove(actions: Any) -> None:
                       help="folder that the firmware reads and writes by semihosting")  # fmt: skip
     verb.add_argument("--arg", action="append", default=[], metavar="WORD",
                       help="a word of the firmware's command line, by semihosting")  # fmt: skip
+    verb.add_argument("--trust", action="store_true",
+                      help="let the firmware write files elsewhere and start programs, by semihosting; "
+                      "needed where the system cannot keep it from that")  # fmt: skip
     add_json(verb)
     verb.set_defaults(perform=_prove)
 
@@ -162,6 +165,7 @@ def _prove(options: argparse.Namespace) -> int:
         limit_s=options.limit,
         arguments=tuple(options.arg),
         folder=options.folder,
+        is_trusted=options.trust,
     )
     with terminated_as_interrupted():
         proof = prove(options.elf, options.program, board)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import signal
 import sys
 import tempfile
@@ -263,14 +264,19 @@ def _remembered(options: argparse.Namespace, report: SimulationReport) -> Path:
     return api.remember_run(opened, report, kind="fvp")
 
 
+def _no_time() -> Exception:
+    text = "--timeout must be a number of seconds greater than 0."
+    return failure(text, where=Place(kind="option", id="timeout"), code="timeout-invalid")
+
+
 def _job(options: argparse.Namespace) -> tuple[Job, list[str]]:
     from workbench.deploy.simulators import discovery
     from workbench.deploy.simulators.compatibility import read_runner
     from workbench.deploy.simulators.discovery import device_of, load_settings
     from workbench.deploy.simulators.run import Job, ones, read_samples
 
-    if options.timeout <= 0:
-        raise failure("--timeout must be a number of seconds greater than 0.", code="timeout-invalid")
+    if not 0 < options.timeout < math.inf:
+        raise _no_time()
     device, program = device_of(options.target), read_program(options.program)
     specs, notes = program.description["inputs"], list[str]()
     if options.inputs:
@@ -395,6 +401,9 @@ def _set(options: argparse.Namespace) -> int:
         settings_path,
     )
 
+    # As JSON has no such number, the settings could not be read again.
+    if options.timeout is not None and not math.isfinite(options.timeout):
+        raise _no_time()
     settings = load_settings()
     simulators = dict(settings.simulators)
     for text in options.simulator:

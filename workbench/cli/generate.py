@@ -17,10 +17,11 @@ from workbench.escaping import for_terminal
 from workbench.npu.decoder import Decoder, written
 from workbench.project.model import Tokenization
 from workbench.text import plural
+from workbench.tokenizer_process import FileTokenizer
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy.typing as npt
 
@@ -81,7 +82,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Tokenizer:
-    ids: Callable[[str], Sequence[int]]
+    ids: Callable[[str], Iterable[int]]
     text: Callable[[Sequence[int]], str]
 
 
@@ -95,7 +96,7 @@ def _generate(options: argparse.Namespace) -> int:
     reader = _source(options.prefill, "prefill") if options.prefill else None
     vocabulary = options.tokenizer or source.tokenizer
     tokenizer = _tokenizer(vocabulary)
-    prompt = list(tokenizer.ids(options.prompt))
+    prompt = [int(token) for token in tokenizer.ids(options.prompt)]
     with threadpool_limits(limits=1, user_api="blas"), CpuOperatorProcess() as operators:
         decoder, prompts = _decoders(source, reader, vocabulary, operators)
         choose = _chooser(options.temperature, options.seed)
@@ -157,20 +158,8 @@ def _decoders(
 def _tokenizer(path: Path | None) -> _Tokenizer:
     if path is None:
         return _Tokenizer(lambda text: list(text.encode()), lambda ids: bytes(ids).decode(errors="replace"))
-    # Slow import, needed with a tokenizer only.
-    from tokenizers import Tokenizer
-
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:
-        raise failure(
-            f"{path} is not a tokenizer file that the package tokenizers can read.",
-            "Use the tokenizer.json that belongs to the model.",
-            Place(kind="option", id="tokenizer"),
-            details=str(error),
-            code="tokenizer-unreadable",
-        ) from error
-    return _Tokenizer(lambda text: tokenizer.encode(text).ids, lambda ids: str(tokenizer.decode(list(ids))))
+    tokenizer = FileTokenizer(path, "tokenizer")
+    return _Tokenizer(tokenizer.ids, tokenizer.text)
 
 
 def _chooser(temperature: float, seed: int) -> Callable[[npt.NDArray[np.float64]], int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values, reason_of
 from workbench.files import is_text, lock_remedy, locked, read_limited, remove_parts, write_file
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
@@ -302,7 +302,7 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise failure(
-            f"The file holds a number that is too long: {error}."[:200],
+            f"The file holds a number that is too long: {reason_of(error)}."[:200],
             "Correct the number.",
             place,
             code="project-json-broken",

@@ -3,6 +3,7 @@
 import io
 import os
 import resource
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -15,9 +16,10 @@ from tests.problems import refused
 from workbench.engine.data.arrays import read_arrays
 from workbench.engine.data.labels import read_labels
 from workbench.engine.data.pictures import read_pictures
+from workbench.engine.data.text import read_text
 from workbench.errors import WorkbenchError
 from workbench.project import sources
-from workbench.project.model import DataSource, Preprocess
+from workbench.project.model import DataSource, Preprocess, Tokenization
 from workbench.project.sources import data_reference
 from workbench.results import TensorSpec
 
@@ -169,3 +171,29 @@ def test_that_a_jpeg_of_many_scans_is_refused(tmp_path):
     (folder / "a.jpg").write_bytes(plain[:-2] + scan * 100 + b"\xff\xd9")
     with refused("picture-unreadable"):
         pictures(tmp_path)
+
+
+def text(folder, content, at_once=1, **settings):
+    (folder / "a.txt").write_bytes(content)
+    source = DataSource(spec="a.txt", tokens=Tokenization(**settings))
+    reference = data_reference("a.txt", folder, "calibration")
+    spec = TensorSpec(name="token", shape=(1, at_once), dtype="int64")
+    return read_text(reference, source, [spec], "calibration", folder)
+
+
+def test_that_a_text_of_the_greatest_size_takes_little_memory(tmp_path):
+    """Its tokens were Python integers, and its 16 million calls a list: 1.8 GB."""
+    tracemalloc.start()
+    samples_of_text = text(tmp_path, b"x" * (17 << 20))
+    first = next(iter(samples_of_text))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (samples_of_text.count, first.label) == ((16 << 20) - 1, ord("x"))
+    assert peak < 300 << 20
+
+
+@pytest.mark.parametrize("size", [4, 9, 10, 11, 25])
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_that_the_number_of_steps_of_a_text_is_that_of_its_samples(tmp_path, size, at_once):
+    steps = text(tmp_path, bytes(range(size)), at_once, length=10)
+    assert steps.count == len(list(steps))

@@ -1,6 +1,7 @@
 """``workbench firmware``: what is refused before anything runs."""
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from workbench import cli
+from workbench.deploy.emulation import qemu
 from workbench.deploy.emulation.firmware_elf import FirmwareElf
 from workbench.deploy.emulation.proofs import proofs_of
 from workbench.errors import WorkbenchError
@@ -34,12 +36,17 @@ def refused(codes):
 def test_that_files_that_are_no_firmware_are_refused(refused, tmp_path):
     (tmp_path / "text.elf").write_text("no firmware")
     assert refused("prove", tmp_path / "text.elf", PROGRAM) == "firmware-not-elf"
-    (tmp_path / "cut.elf").write_bytes(Path(sys.executable).resolve().read_bytes()[:3000])
+    other = Path(sys.executable).resolve().read_bytes()[:3000]
+    # Arm, 32 bits, and sections behind the end.
+    cut = bytearray(other[:4] + b"\1" + other[5:18] + b"\x28\0" + other[20:])
+    cut[32:36], cut[46:50] = b"\0\0\1\0", b"\x28\0\5\0"
+    (tmp_path / "cut.elf").write_bytes(cut)
     assert refused("prove", tmp_path / "cut.elf", PROGRAM) == "firmware-not-elf"
+    (tmp_path / "cut-and-other.elf").write_bytes(other)
+    assert refused("prove", tmp_path / "cut-and-other.elf", PROGRAM) == "firmware-other-processor"
     os.mkfifo(tmp_path / "pipe.elf")
     assert refused("prove", tmp_path / "pipe.elf", PROGRAM) == "firmware-unreadable"
-    other = Path(sys.executable).resolve()
-    assert refused("prove", other, PROGRAM) == "firmware-other-processor"
+    assert refused("prove", Path(sys.executable).resolve(), PROGRAM) == "firmware-other-processor"
 
 
 def test_that_firmware_goes_into_a_folder_that_can_be_written(refused, tmp_path):
@@ -87,6 +94,9 @@ def test_that_a_build_without_sources_is_refused(refused, tmp_path):
     assert refused(*here, "--driver", driver, "--cmsis", tmp_path) == "cmsis-checkout-missing"
     sources = ("--driver", driver, "--cmsis", driver / "cmsis")
     assert refused(*here, *sources) == "firmware-project-missing"
+    for target in ("x", "ethos-u55-128-4", "ethos-u55-a b", "ethos-../x-1"):
+        (tmp_path / "firmware.json").write_text(json.dumps({"target": target}))
+        assert refused(*here, *sources) == "firmware-project-missing"
 
 
 @pytest.mark.parametrize(
@@ -119,6 +129,81 @@ def test_that_firmware_is_built_and_proven(tmp_path, capsys):
     assert [row.firmware for row in proofs_of(found["program_sha256"])] == ["firmware.elf"]
     assert len(found["jobs"]) == 1
     assert not [check for check in found["checks"] if check["held"] is False]
+
+
+@needs_emulation
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("victim")])
+def test_that_firmware_takes_the_place_of_a_pipe_or_a_link(tmp_path, make):
+    driver, folder = Path(__file__).parents[2] / "firmware" / "own_driver", tmp_path / "f"
+    assert cli.main(["firmware", "new", str(PROGRAM), "--out", str(folder)]) == 0
+    (folder / "victim").write_bytes(b"kept")
+    make(folder / "firmware.elf")
+    words = ["build", folder, "--driver", driver, "--cmsis", driver / "cmsis"]
+    assert cli.main(["firmware", *map(str, words)]) == 0
+    assert (folder / "firmware.elf").read_bytes()[:4] == b"\x7fELF"
+    assert not (folder / "firmware.elf").is_symlink()
+    assert (folder / "victim").read_bytes() == b"kept"
+
+
+def asking(folder, *calls):
+    """Return firmware that makes calls of semihosting: a number, and a text or a mode with its text."""
+    words, texts = [], []
+    for number, (operation, text, *more) in enumerate(calls):
+        words += [f"movs r0, #{operation}", f"ldr r1, =block{number}", "bkpt 0xab"]
+        size = len(text)
+        texts.append(f"block{number}: .word text{number}, {', '.join(map(str, [*more, size]))}")
+        texts.append(f'text{number}: .asciz "{text}"')
+        texts.append(".align 2")
+    source = [
+        ".syntax unified", ".thumb", '.section .vectors, "a"', ".word 0x20001000, reset + 1", ".text",
+        ".thumb_func", ".global reset", ".type reset, %function", "reset:", *words, "1: b 1b", ".ltorg",
+        ".section .rodata", ".align 2", *texts,
+    ]  # fmt: skip
+    (folder / "asking.S").write_text("\n".join(source) + "\n")
+    (folder / "asking.ld").write_text(
+        "MEMORY { I : ORIGIN = 0, LENGTH = 512K }\n"
+        "SECTIONS { .t : { KEEP(*(.vectors)) *(.text*) *(.rodata*) } > I }\n"
+    )
+    words = ["-mcpu=cortex-m33", "-mthumb", "-nostdlib", "-T", "asking.ld", "asking.S", "-o", "asking.elf"]
+    subprocess.run(["arm-none-eabi-gcc", *words], cwd=folder, check=True)
+    return folder / "asking.elf"
+
+
+SYS_OPEN, SYS_REMOVE, SYS_SYSTEM = 0x01, 0x0E, 0x12
+TO_WRITE = 4
+
+
+@needs_emulation
+def test_that_firmware_changes_no_files_and_starts_no_programs(tmp_path):
+    """Semihosting of QEMU deletes any file of the user's, and runs commands of the shell."""
+    (tmp_path / "inside").mkdir()
+    kept = tmp_path / "kept"
+    kept.write_text("kept")
+    elf = asking(
+        tmp_path,
+        (SYS_SYSTEM, f"echo 1 > {tmp_path}/inside/run"),
+        (SYS_REMOVE, str(kept)),
+        (SYS_OPEN, f"{tmp_path}/outside", TO_WRITE),
+        (SYS_OPEN, f"{tmp_path}/inside/written", TO_WRITE),
+    )
+    words = ["firmware", "prove", elf, PROGRAM, "--limit", "3", "--folder", tmp_path / "inside"]
+    assert cli.main(list(map(str, words))) == 4
+    assert kept.read_text() == "kept"
+    assert not (tmp_path / "outside").exists()
+    assert [path.name for path in (tmp_path / "inside").iterdir()] == ["written"]
+
+
+@needs_emulation
+def test_that_firmware_is_not_run_where_it_cannot_be_confined(refused, tmp_path, monkeypatch):
+    def confined(*_):
+        raise OSError(errno.ENOSYS, "there is no Landlock")
+
+    monkeypatch.setattr(qemu, "confined", confined)
+    elf = asking(tmp_path, (SYS_OPEN, f"{tmp_path}/written", TO_WRITE))
+    assert refused("prove", elf, PROGRAM) == "emulation-not-confined"
+    assert not (tmp_path / "written").exists()
+    assert cli.main(["firmware", "prove", str(elf), str(PROGRAM), "--limit", "3", "--trust"]) == 4
+    assert (tmp_path / "written").exists()
 
 
 @needs_emulation

@@ -70,6 +70,8 @@ def test_that_a_failed_run_is_exit_code_1_with_cause_and_remedy(bench, capsys):
         (["--target", "ethos-u85-256"], "runner-program-target-mismatch"),
         (["--target", "tpu"], "simulator-device-unknown"),
         (["--timeout", "0"], "timeout-invalid"),
+        (["--timeout", "nan"], "timeout-invalid"),
+        (["--timeout", "inf"], "timeout-invalid"),
         (["--inputs", "none.npy"], "simulator-input-unreadable"),
         (["--fvp", "/none"], "simulator-missing"),
         (["--fvp", "/none", "--timeout", "1"], "simulator-missing"),
@@ -237,6 +239,16 @@ def test_that_settings_of_simulators_are_kept_until_they_are_set_again(bench, ca
     assert load_settings().timeout_s == 0.5
     assert main(["fvp", "set", "--fast"]) == 0
     assert load_settings().timeout_s == 0.5
+
+
+@for_each("text", ["nan", "inf", "-inf", "1e999"])
+def test_that_a_time_limit_that_is_no_number_loses_no_settings(codes, text):
+    """It was written as null, and the file was damaged from then on."""
+    assert main(["fvp", "set", "--timeout", "7"]) == 0
+    codes.clear()
+    assert main(["fvp", "set", f"--timeout={text}"]) == 2
+    assert codes == ["timeout-invalid"]
+    assert load_settings().timeout_s == 7.0
 
 
 @for_each("text", ["u55", "u55=", "u99=/x", "=x"])

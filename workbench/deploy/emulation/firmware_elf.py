@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import struct
+import time
 from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,13 @@ if TYPE_CHECKING:
 
 _ARM = "EM_ARM"
 _MOST_BYTES = 512 << 20
+# An entry of a symbol table (Elf32_Sym of elf.h), and the types of symbols that are read.
+_SYMBOL, _KINDS, _FUNCTION = struct.Struct("<IIIBBH"), {0, 1, 2}, 2
+_MOST_SECTIONS, _MOST_SYMBOLS, _LONGEST_NAME, _MOST_NAME_BYTES = 10_000, 1_000_000, 4096, 64 << 20
+# The library reads 100,000 lines in a second, 700 bytes each: time for all [s], sizes of sections once
+# they are unpacked, and of one unit's line table.
+_MOST_DEBUG_S, _MOST_PROGRAM_BYTES = 8.0, 512 << 10
+_MOST_DEBUG_BYTES = {".debug_abbrev": 4 << 20, ".debug_info": 128 << 20}
 # What the library raises for files whose tables do not fit each other.
 _DAMAGED = (
     ELFError,
@@ -65,7 +74,7 @@ class FirmwareElf:
             with open_regular(path) as file:
                 self.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
                 elf = ELFFile(file)
-                machine, bits = elf["e_machine"], elf.elfclass
+                _require_arm(elf, path)
                 self._symbols = sorted(_symbols(elf), key=lambda symbol: symbol.start)
                 self._lines = sorted(_lines(elf))
         except OSError as error:
@@ -78,9 +87,6 @@ class FirmwareElf:
                 place,
                 code="firmware-not-elf",
             ) from error
-        if machine != _ARM or bits != 32:
-            text = f"{path.name} is for another processor ({machine}, {bits} bits)."
-            raise failure(text, "Build for a Cortex-M55.", place, code="firmware-other-processor")
         if not self._symbols:
             text = f"{path.name} has no symbols."
             raise failure(text, "Do not strip it.", place, code="firmware-without-symbols")
@@ -117,26 +123,66 @@ class FirmwareElf:
         return f"{address:#010x} ({symbol.name}+{address - symbol.start:#x})"
 
 
+def _require_arm(elf: Any, path: Path) -> None:
+    machine, bits = elf["e_machine"], elf.elfclass
+    if machine != _ARM or bits != 32:
+        text = f"{path.name} is for another processor ({machine}, {bits} bits)."
+        raise failure(
+            text, "Build for a Cortex-M55.", Place(kind="file", id=str(path)), code="firmware-other-processor"
+        )
+
+
 def _symbols(elf: Any) -> Iterator[Symbol]:
+    """Yield the symbols of a file.
+
+    Raises:
+        ValueError: There are too many sections or symbols, or names that are too long.
+    """
+    if elf.num_sections() > _MOST_SECTIONS:
+        raise ValueError(f"it has {elf.num_sections():,} sections")
     table = elf.get_section_by_name(".symtab")
     if table is None:
         return
-    for symbol in table.iter_symbols():
-        kind, size = symbol["st_info"]["type"], symbol["st_size"]
-        if kind in {"STT_FUNC", "STT_OBJECT", "STT_NOTYPE"} and symbol.name[:1] not in ("", "$"):
-            # The lowest bit of a function's address says that it is Thumb code.
-            value = symbol["st_value"] & ~1 if kind == "STT_FUNC" else symbol["st_value"]
-            yield Symbol(symbol.name, value, size)
+    entries, names = _content(elf, table), _content(elf, elf.get_section(table["sh_link"]))
+    if len(entries) > _MOST_SYMBOLS * _SYMBOL.size:
+        raise ValueError(f"it has more than {_MOST_SYMBOLS:,} symbols")
+    named = 0
+    for at, value, size, info, _, _ in _SYMBOL.iter_unpack(entries[: len(entries) // 16 * 16]):
+        end = names.find(b"\0", at, at + _LONGEST_NAME)
+        if info & 15 not in _KINDS or names[at : at + 1] in (b"", b"\0", b"$"):
+            continue
+        named += end - at
+        if end < 0 or named > _MOST_NAME_BYTES:
+            raise ValueError("the names of its symbols are too long")
+        # The lowest bit of a function's address says that it is Thumb code.
+        start = value & ~1 if info & 15 == _FUNCTION else value
+        yield Symbol(names[at:end].decode("utf-8", "replace"), start, size)
+
+
+def _content(elf: Any, section: Any) -> bytes:
+    """Return the bytes of a section as they are in the file."""
+    elf.stream.seek(section["sh_offset"])
+    data: bytes = elf.stream.read(section["sh_size"])
+    return data
 
 
 def _lines(elf: Any) -> Iterator[tuple[int, str, int]]:
-    """Yield address, file and line of the line tables; nothing without debug information."""
-    if not elf.has_dwarf_info():
+    """Yield address, file and line of the line tables; nothing without debug information.
+
+    What takes too long to read is left out: the lines are a help only.
+    """
+    sizes = {s.name: s.data_size for s in elf.iter_sections() if s.name.startswith((".debug", ".zdebug"))}
+    if ".debug_info" not in sizes or any(
+        size > _MOST_DEBUG_BYTES.get(n, 32 << 20) for n, size in sizes.items()
+    ):
         return
-    dwarf = elf.get_dwarf_info()
+    end = time.thread_time() + _MOST_DEBUG_S
+    dwarf = elf.get_dwarf_info(relocate_dwarf_sections=False, follow_links=False)
     for unit in dwarf.iter_CUs():
+        if time.thread_time() > end:
+            return
         table = dwarf.line_program_for_CU(unit)
-        if table is None:
+        if table is None or table.program_end_offset - table.program_start_offset > _MOST_PROGRAM_BYTES:
             continue
         first = 0 if table["version"] >= 5 else 1
         files = table["file_entry"]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from workbench.deploy.emulation.prover import delegates_of
 from workbench.errors import Place, failure, reason_of
 from workbench.files import MAX_TEXT_BYTES, make_output_folder, read_limited, write_file
 from workbench.installation import resources
-from workbench.tool_output import tool_output
+from workbench.tool_output import ToolOutput, tool_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,7 @@ SETTINGS, ELF = "firmware.json", "firmware.elf"
 _TEMPLATES = ("main.c", "mps3_an547.ld")
 _CPU = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-O2", "-g", "-Wall")
 _BUILD_S = 300
+_TARGET = re.compile(r"ethos-u(55|65|85)-[0-9]{1,5}")
 _SRAM_BYTES = CORSTONE_300[0].size
 _HEADER = """/* Generated: the delegates of {name}, for {target}, and their tensors in scratch. */
 #include <stddef.h>
@@ -210,19 +212,15 @@ def build_project(
     Raises:
         WorkbenchError: the project or the compiler is missing, or the build fails.
     """
-    settings, place = _settings(folder), Place(kind="file", id=str(folder))
+    target, place = _target(folder), Place(kind="file", id=str(folder))
     compiler = shutil.which(COMPILER)
     if compiler is None:
         raise failure(
             f"{COMPILER} was not found.", "Install it: apt-get install gcc-arm-none-eabi.",
             code="arm-compiler-missing",
         )  # fmt: skip
-    words = _words(settings["target"], folder.absolute(), checkouts, cached=cached)
-    try:
-        done = tool_output([compiler, *words, *flags], _BUILD_S)
-    except OSError as error:
-        text = f"{compiler} cannot be started: {reason_of(error)}"
-        raise failure(text, "", place, code="arm-compiler-missing") from error
+    words = _words(target, folder.absolute(), checkouts, cached=cached)
+    done, linked = _run([compiler, *words], flags, place)
     if done.code:
         lines = done.text.splitlines()
         errors = [line for line in lines if "error" in line or "undefined" in line]
@@ -234,7 +232,27 @@ def build_project(
     if done.code is None:
         text = f"The build did not end within {_BUILD_S} s."
         raise failure(text, "", place, code="firmware-build-failed")
+    try:
+        write_file(folder / ELF, linked)
+    except OSError as error:
+        text = f"{folder / ELF} cannot be written: {reason_of(error)}."
+        raise failure(text, "Free its name.", place, code="file-not-writable") from error
     return folder / ELF
+
+
+def _run(words: Sequence[str], flags: Sequence[str], place: Place) -> tuple[ToolOutput, bytes]:
+    """Return what the compiler printed, and the file that it linked.
+
+    The file is made elsewhere: a linker writes into a pipe that has the name of its output.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        linked = Path(folder, ELF)
+        try:
+            done = tool_output([*words, "-o", str(linked), *flags], _BUILD_S)
+            return done, linked.read_bytes() if done.code == 0 else b""
+        except OSError as error:
+            text = f"{words[0]} cannot be started: {reason_of(error)}"
+            raise failure(text, "", place, code="arm-compiler-missing") from error
 
 
 def _remedy(text: str) -> str:
@@ -266,8 +284,6 @@ def _words(target: str, folder: Path, checkouts: Sources, *, cached: bool) -> li
         "--specs=rdimon.specs",
         "-T",
         str(folder / "mps3_an547.ld"),
-        "-o",
-        str(folder / ELF),
     ]
 
 
@@ -275,11 +291,13 @@ def _for_assembler(*words: str) -> list[str]:
     return [part for word in words for part in ("-Xassembler", word)]
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def _target(folder: Path) -> str:
+    """Return the NPU that a project was made for; its name becomes words for the compiler."""
     try:
         settings = json.loads(read_limited(folder / SETTINGS, MAX_TEXT_BYTES))
-        if isinstance(settings, dict) and isinstance(settings.get("target"), str):
-            return settings
+        target = settings.get("target") if isinstance(settings, dict) else None
+        if isinstance(target, str) and _TARGET.fullmatch(target):
+            return target
     except (OSError, ValueError, RecursionError):
         pass
     raise failure(

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from pydantic import Field, ValidationError
 
 from workbench.errors import Place, failure, reason_of
-from workbench.files import MAX_TEXT_BYTES, file_digest, read_limited, write_file
+from workbench.files import (
+    MAX_TEXT_BYTES,
+    file_digest,
+    is_open_to_others,
+    make_private_folder,
+    read_limited,
+    write_file,
+)
 from workbench.installation import data_folder
 from workbench.project.frozen import Frozen
 from workbench.text import plural
@@ -100,7 +107,7 @@ def keep_proof(elf: Path, program: Path, proof: Proof) -> KeptProof | None:
         if (file_digest(program), file_digest(elf)) != (proof.program_sha256, proof.firmware_sha256):
             return None
         kept = _kept(elf.name, proof)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         write_file(path, kept.model_dump_json(indent=1).encode())
     except OSError as error:
         raise failure(
@@ -131,10 +138,15 @@ def _kept(name: str, proof: Proof) -> KeptProof:
 def proofs_of(program_sha256: str) -> tuple[KeptProof, ...]:
     """Return the kept proofs of a program, the newest first.
 
-    A file that cannot be read, or that is another's, proves nothing and is passed over.
+    A file that cannot be read, or that is another's, proves nothing and is passed over; so is one
+    that other users can change.
     """
+    if is_open_to_others(_folder()):
+        return ()
     proofs = []
     for path in sorted(_folder().glob(f"{program_sha256}-*.json")):
+        if is_open_to_others(path):
+            continue
         try:
             proof = KeptProof.model_validate_json(read_limited(path, MAX_TEXT_BYTES))
         except (OSError, ValidationError):

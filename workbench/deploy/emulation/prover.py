@@ -87,7 +87,9 @@ class Board:
         delay_s: How long the NPU runs while the processor goes on [s].
         limit_s: When the firmware is ended [s].
         arguments: Its command line by semihosting.
-        folder: Where semihosting reads and writes files; None is the current folder.
+        folder: Where semihosting reads and writes files; without one, it reads those of the current
+            folder, and writes none.
+        is_trusted: Whether it may write elsewhere, and start programs.
     """
 
     target: str = ""
@@ -98,6 +100,7 @@ class Board:
     limit_s: float = 60.0
     arguments: tuple[str, ...] = ()
     folder: Path | None = None
+    is_trusted: bool = False
 
 
 def prove(elf: Path, program: Path, board: Board, cancelled: Callable[[], bool] = lambda: False) -> Proof:
@@ -121,7 +124,9 @@ def prove(elf: Path, program: Path, board: Board, cancelled: Callable[[], bool] 
     digest = hashlib.sha256(data).hexdigest()
     kernels = len(set(decode(data).method("").kernels))
     proof = Proof(board.target, version, digest, symbols.sha256, len(delegates), kernels)
-    with Qemu(elf.absolute(), arguments=board.arguments, folder=board.folder) as qemu:
+    with Qemu(
+        elf.absolute(), arguments=board.arguments, folder=board.folder, is_trusted=board.is_trusted
+    ) as qemu:
         return _Session(qemu, symbols, delegates, board, proof).run(cancelled)
 
 

@@ -7,26 +7,32 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from elftools.elf.elffile import ELFFile
 
 from workbench.deploy.emulation.gdb import Gdb, Qtest, Stopped
 from workbench.errors import Place, failure, reason_of
+from workbench.operating_system import confined, limit_file_sizes
 from workbench.process_guard import guarded
 from workbench.tool_output import tool_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 PROGRAM, MACHINE = "qemu-system-arm", "mps3-an547"
 _DDR, _DDR_BYTES = 0x60000000, 2 << 30
 _LEAST_VERSION = (7, 2)
 _ENDS_S, _VERSION_S = 0.5, 10
 _MOST_OUTPUT = 1 << 20
+# What the firmware may print, or write into a file: both may be in memory.
+_MOST_FILE_BYTES = 256 << 20
 
 
 def qemu_version() -> str:
@@ -51,16 +57,43 @@ def qemu_version() -> str:
     return version[0].removeprefix("version ")
 
 
+def _confined(start: Callable[[], subprocess.Popen[bytes]], written: list[Path]) -> subprocess.Popen[bytes]:
+    """Return QEMU, which may change nothing but these folders, and start nothing.
+
+    Semihosting gives the firmware the files of this machine, and its shell (SYS_REMOVE, SYS_SYSTEM).
+
+    Raises:
+        WorkbenchError: This system cannot confine it.
+    """
+    program = Path(shutil.which(PROGRAM) or PROGRAM).resolve()
+    with program.open("rb") as file:
+        segments: Iterator[Any] = ELFFile(file).iter_segments("PT_INTERP")
+        loaders = [segment.get_interp_name() for segment in segments]
+    try:
+        return confined(start, [*written, Path(os.devnull)], [program, *map(Path, loaders)])
+    except OSError as error:
+        raise failure(
+            f"QEMU cannot be kept from files and programs of this machine: {reason_of(error)}.",
+            "Semihosting gives them to the firmware. Prove it on Linux with Landlock (5.13 or newer); "
+            "--trust proves firmware that you trust without.",
+            Place(kind="tool", id=PROGRAM),
+            code="emulation-not-confined",
+        ) from error
+
+
 class Qemu:
     """A machine with firmware; use it as a context. It is ended with its context and with us."""
 
-    def __init__(self, elf: Path, *, arguments: Sequence[str] = (), folder: Path | None) -> None:
+    def __init__(
+        self, elf: Path, *, arguments: Sequence[str] = (), folder: Path | None, is_trusted: bool = False
+    ) -> None:
         """Start a machine.
 
         Args:
             elf: The firmware.
             arguments: What it gets as its command line by semihosting.
             folder: Where semihosting reads and writes files.
+            is_trusted: Whether the firmware may change files elsewhere, and start programs.
 
         Raises:
             WorkbenchError: QEMU cannot be started, or does not take the firmware.
@@ -71,7 +104,9 @@ class Qemu:
         with contextlib.ExitStack() as stack:
             temporary = tempfile.TemporaryDirectory(prefix="emulated-", dir=shared)
             self._folder = Path(stack.enter_context(temporary))
-            self.process = self._started(elf, arguments, folder)
+            self.process = self._started(elf, arguments, folder, is_trusted=is_trusted)
+            # It waits for its first instruction.
+            limit_file_sizes(self.process.pid, _MOST_FILE_BYTES)
             stack.callback(self.process.wait)
             stack.callback(self.process.kill)
             stack.enter_context(guarded(self.process.pid))
@@ -92,7 +127,9 @@ class Qemu:
             (self._folder / "ddr").unlink()
             self._stack = stack.pop_all()
 
-    def _started(self, elf: Path, arguments: Sequence[str], folder: Path | None) -> subprocess.Popen[bytes]:
+    def _started(
+        self, elf: Path, arguments: Sequence[str], folder: Path | None, *, is_trusted: bool
+    ) -> subprocess.Popen[bytes]:
         here = self._folder
         # The machine's DDR is a file, so that large memories are read and written at once.
         with (here / "ddr").open("wb") as file:
@@ -108,10 +145,14 @@ class Qemu:
             "-qtest-log", "none", "-kernel", str(elf),
         ]  # fmt: skip
         with (here / "output").open("wb") as output:
-            return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                cwd=folder, start_new_session=True,
-            )  # fmt: skip
+
+            def start() -> subprocess.Popen[bytes]:
+                return subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                    cwd=folder, start_new_session=True,
+                )  # fmt: skip
+
+            return start() if is_trusted else _confined(start, [here, *([folder] if folder else [])])
 
     def __enter__(self) -> Qemu:
         return self

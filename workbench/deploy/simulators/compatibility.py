@@ -232,6 +232,8 @@ ARM = 40
 _MAX_RUNNER_BYTES = 256 << 20
 _MACHINES = {3: "x86", 40: "Arm", 62: "x86-64", 183: "64-bit Arm", 243: "RISC-V"}
 _SECTION, _SYMBOL, _SYMBOL_TABLE = struct.Struct("<10I"), struct.Struct("<IIIBBH"), 2
+# A linker writes one.
+_MOST_SYMBOL_TABLES = 4
 # Sections that are loaded (SHF_ALLOC), and those without bytes in the file (SHT_NOBITS).
 _ALLOCATED, _WITHOUT_BYTES = 2, 8
 POOL_SYMBOLS = {
@@ -290,11 +292,13 @@ class RunnerElf:
     def _loaded(self) -> bytes:
         """What is loaded: no symbols, no debug information, which have names of types."""
         parts = [
-            self.data[section[4] : section[4] + section[5]]
+            (section[4], section[5])
             for section in _sections(self.data)
             if section[2] & _ALLOCATED and section[1] != _WITHOUT_BYTES
         ]
-        return b"\0".join(parts) or self.data
+        if sum(size for _, size in parts) > len(self.data):  # Sections that overlap are of no linker.
+            return self.data
+        return b"\0".join(self.data[at : at + size] for at, size in parts) or self.data
 
     def links(self, name: str) -> bool:
         """Return whether it contains a kernel or backend of this name.
@@ -364,9 +368,10 @@ def _sections(data: bytes) -> list[tuple[int, ...]]:
 def _runner_elf_pools(data: bytes, names_of_pools: Mapping[str, str]) -> dict[str, int]:
     sections = _sections(data)
     pools: dict[str, int] = {}
-    for section in sections:
-        if section[1] != _SYMBOL_TABLE:
-            continue
+    tables = [section for section in sections if section[1] == _SYMBOL_TABLE]
+    if len(tables) > _MOST_SYMBOL_TABLES:
+        raise IndexError
+    for section in tables:
         texts = sections[section[6]]
         names = data[texts[4] : texts[4] + texts[5]]
         table = data[section[4] : section[4] + section[5]]

@@ -318,7 +318,7 @@ class MachineSettings(Finite):
     executorch: str = ""
     fast: bool = False
     trace: bool = False
-    timeout_s: float = Field(default=600.0, gt=0)
+    timeout_s: float = Field(default=600.0, gt=0, allow_inf_nan=False)
     board: BoardLink | None = None
     firmware: str = ""
 

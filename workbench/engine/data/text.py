@@ -11,15 +11,17 @@ import torch
 
 from workbench.engine import user_code
 from workbench.engine.data.sample import Sample, Samples, wrong
-from workbench.errors import Place, failure
 from workbench.files import open_regular
 from workbench.project import sources
 from workbench.project.model import Tokenization
 from workbench.text import plural
+from workbench.tokenizer_process import FileTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    from numpy.typing import ArrayLike
 
     from workbench.project.model import DataSource
     from workbench.project.sources import Reference
@@ -34,7 +36,7 @@ MOST_BYTES = 16 << 20
 class Tokenizer:
     """The tokens of a text as ids, and the text of each token."""
 
-    ids: Callable[[str], Sequence[int]]
+    ids: Callable[[str], ArrayLike]
     spell: Callable[[int], str]
 
 
@@ -66,11 +68,7 @@ def read_text(
             code="text-too-short",
         )
     dropped = set(source.dropped)
-    calls = [
-        (start, index)
-        for start in range(0, len(tokens) - 1, settings.length)
-        for index in range(start, min(start + settings.length, len(tokens) - 1) - at_once + 1, at_once)
-    ]
+    calls = _Calls(len(tokens) - 1, settings.length, at_once)
 
     def read() -> Iterator[Sample]:
         ended = -1
@@ -80,7 +78,32 @@ def read_text(
                 values = _step(inputs, tokens[index : index + at_once], index - start)
                 yield Sample(number, values, int(tokens[index + at_once]), index == start, carried)
 
-    return Samples(reference.path.name, None if dropped else len(calls), read, tokenizer.spell)
+    return Samples(reference.path.name, None if dropped else calls.count, read, tokenizer.spell)
+
+
+@dataclass(frozen=True)
+class _Calls:
+    """The calls of a model that reads a text: the starts of their sequence and of their tokens.
+
+    ``tokens`` is the number of tokens that have one after them, ``length`` that of a sequence. Calls
+    are counted and not stored: a text of 16 MiB has 16 million.
+    """
+
+    tokens: int
+    length: int
+    at_once: int
+
+    @property
+    def count(self) -> int:
+        """The number of calls."""
+        sequences, rest = divmod(self.tokens, self.length)
+        return sequences * (self.length // self.at_once) + rest // self.at_once
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        for start in range(0, self.tokens, self.length):
+            end = min(start + self.length, self.tokens)
+            for index in range(start, end - self.at_once + 1, self.at_once):
+                yield start, index
 
 
 def _carried(inputs: Sequence[TensorSpec], option: str) -> int:
@@ -129,7 +152,7 @@ def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
         ) from error
     given = tokenizer.ids(text)
     try:
-        ids = np.asarray(given, np.int64)
+        ids = np.array(given, np.int64)
     except (TypeError, ValueError, OverflowError) as error:
         ids = np.zeros((0, 0), np.int64)
         raise wrong(
@@ -146,7 +169,7 @@ def _ids(path: Path, tokenizer: Tokenizer, option: str) -> np.ndarray[Any, Any]:
 
 def _tokenizer(settings: Tokenization, folder: Path, option: str) -> Tokenizer:
     if not settings.tokenizer:
-        return Tokenizer(lambda text: list(text.encode()), _spell_byte)
+        return Tokenizer(lambda text: np.frombuffer(text.encode(), np.uint8), _spell_byte)
     reference = sources.tokenizer_reference(settings.tokenizer, folder, option)
     if not reference.runs_code:
         assert reference.path is not None
@@ -160,24 +183,15 @@ def _tokenizer(settings: Tokenization, folder: Path, option: str) -> Tokenizer:
 
 
 def _from_file(path: Path, option: str) -> Tokenizer:
-    # Slow import, needed for texts only.
-    from tokenizers import Tokenizer as FileTokenizer
+    read = FileTokenizer(path, option)
 
-    try:
-        read = FileTokenizer.from_file(str(path))
-    except Exception as error:
-        raise failure(
-            f"{path.name} is not a tokenizer file that the package tokenizers can read.",
-            "Use the tokenizer.json that belongs to the model.",
-            Place(kind="option", id=option),
-            details=str(error),
-            code="tokenizer-unreadable",
-        ) from error
+    def ids(text: str) -> ArrayLike:
+        tokens = read.ids(text)
+        # Most samples are never spelled.
+        read.close()
+        return tokens
 
-    def spell(token: int) -> str:
-        return str(read.decode([token])).replace(" ", _BLANK) or str(token)
-
-    return Tokenizer(lambda text: read.encode(text).ids, spell)
+    return Tokenizer(ids, lambda token: read.text([token]).replace(" ", _BLANK) or str(token))
 
 
 def _spell_byte(token: int) -> str:

@@ -143,3 +143,14 @@ def test_that_a_folder_that_cannot_be_written_is_told(files, tmp_path):
     with pytest.raises(WorkbenchError) as refused:
         keep_proof(elf, program, proof_of(elf, program))
     assert refused.value.infos[0].code == "proof-not-writable"
+
+
+@pytest.mark.parametrize("name", [".", "proof"])
+def test_that_a_proof_that_others_can_write_proves_nothing(files, name):
+    keep_proof(*files, proof_of(*files))
+    program = sha(files[1].read_bytes())
+    (kept,) = (files[0].parent / "config").rglob(f"{program}-*.json")
+    place = kept if name == "proof" else kept.parent
+    assert len(proofs_of(program)) == 1
+    place.chmod(0o777)
+    assert proofs_of(program) == ()
