@@ -138,7 +138,7 @@ ROWS: tuple[Row, ...] = (
         "joined_computed",
         *(
             f"{_DELEGATE}{name}"
-            for name in ("pooled_both_ways", "spatial_attention", "turned_function_in_images")
+            for name in ("pooled_both_ways", "channel_statistics", "turned_function_in_images")
         ),
     ),
     *_rows("flips_of_copies", f"{_DELEGATE}flipped_product", device="ethos-u85-2048"),
@@ -148,6 +148,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_anchors"),
     *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_gated_anchors"),
     *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_grouped_means"),
+    *_rows("clamps_over_rows", f"{_DELEGATE}functions_of_heads"),
     *_rows("clamps_over_rows", f"{_DELEGATE}function_of_part_of_batch"),
     *_rows("clamps_over_rows", f"{_DELEGATE}function_of_turned_rows"),
     *_rows("clamps_over_rows", f"{_DELEGATE}anchors_joined_again", device=U65),
@@ -158,13 +159,7 @@ ROWS: tuple[Row, ...] = (
         "activations_before_layouts",
         *(
             f"{_DELEGATE}{name}"
-            for name in (
-                "detector_rows",
-                "functions_of_rows_of_images",
-                "functions_of_heads",
-                "turned_batch",
-                "padded_function_of_turned",
-            )
+            for name in ("detector_rows", "functions_of_rows_of_images", "padded_function_of_turned")
         ),
     ),
     *_rows("tables_before_pools", f"{_DELEGATE}pooled_functions"),

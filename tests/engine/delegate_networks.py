@@ -467,15 +467,14 @@ def pooled_both_ways():
     return _made(run, _IMAGE, _conv())
 
 
-def spatial_attention():
-    """Means and maxima of the channels side by side, as CBAM has them."""
+def channel_statistics():
+    """Means and maxima of the channels side by side."""
 
-    def run(x, conv, gate):
+    def run(x, conv):
         made = conv(x)
-        both = torch.cat([made.mean(1, keepdim=True), made.amax(1, keepdim=True)], 1)
-        return made * torch.sigmoid(gate(both))
+        return torch.cat([made.mean(1, keepdim=True), made.amax(1, keepdim=True)], 1)
 
-    return _made(run, _IMAGE, _conv(), nn.Conv2d(2, 1, 3, padding=1))
+    return _made(run, _IMAGE, _conv())
 
 
 def padded_largest():

@@ -260,7 +260,7 @@ def joined_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     Right because: The copy is a maximum over windows of one element, which is the element.
     Network: torch.cat([Conv2d(4, 8, 3, groups=4)(x), conv(x)], 1) in a8w8; pad(q @ k.transpose(2,
         3), (1, 0)) for U55, as in relative attention; torch.cat([x.mean(1, True), x.amax(1,
-        True)], 1), as in spatial attention
+        True)], 1)
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
     """
     for node in list(graph.nodes):
@@ -324,8 +324,8 @@ def clamps_over_rows(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
         hardtanh in 8, all rows but the first are wrong. So they are where a ReLU of a sum, a
         product or a pool is read by a linear over rows, in 8 and 16 bits, and where a function or
         clamp reads sums or maxima of a batch of images. Where a reshape makes several images of
-        what an operator has computed, a function or clamp behind it is joined with the operator: it
-        is wrong, or the program reads beyond its memory.
+        what an operator has computed, or of a slice or a transpose, a function or clamp behind it
+        is joined with the operator: it is wrong, or the program reads beyond its memory.
     Instead: The clamp or function gets the rows of one image, or comes before the reshape.
     Right because: A reshape moves no value, and both work on each element alone.
     Network: linear_b(torch.relu(linear_a(x))) over [1, 6, 16] in a16w8;
@@ -356,9 +356,9 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
         behind it, and computes the first activation alone. Where the result is a part of a joined
         tensor, it joins a convolution, a transpose and the activation too: it splits the channels,
         computes the first of them twice, and reads weights beyond their end. On all devices an
-        8-bit activation is joined with a transpose of five dimensions, or of several images, or a
-        part of it, which Vela computes in steps, and is written to wrong places; so is a 16-bit one
-        for U85, and a table on a U55 or U65 that is joined or padded.
+        8-bit activation is joined with a transpose of five dimensions, or of several images, which
+        Vela computes in steps, and is written to wrong places; so is a 16-bit one for U85, and a
+        table on a U55 or U65 that is joined or padded.
     Instead: The second activation comes before the change of layout. Behind a transpose of five
         dimensions or several images the result is copied first, which costs the cycles of the copy.
     Right because: An activation works on each element alone. The copy is a maximum over windows of
@@ -366,8 +366,7 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
     Network: torch.sigmoid(torch.flip(torch.tanh(x), [3])) in a8w8 for U85;
         torch.cat([torch.sigmoid(Conv2d(4, 1, 1)(x)), torch.sigmoid(Conv2d(4, 4, 1)(x))], 1), as in
         the heads of YOLOX; Conv2d(3, 24, 1)(x).view(1, 3, 8, 4, 4).permute(0, 1, 3, 4, 2).sigmoid()
-        in a8w8, as in the rows of YOLOv5; torch.relu(q) of q, k =
-        linear(x).view(2, 10, 2, 3, 8).permute(2, 0, 3, 1, 4)
+        in a8w8, as in the rows of YOLOv5
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
     """
     for node in list(graph.nodes):
@@ -500,8 +499,8 @@ def _has_several_outputs(node: fx.Node) -> bool:
 
 
 def _is_behind_deep_layout(value: fx.Node) -> bool:
-    """Return whether a value is, or is a part of, a transpose of five dimensions or several images."""
-    layout = source_of(value, (*_IN_PLACE[1:], TOSA.SLICE.default))
+    """Return whether a value comes from a transpose of five dimensions or more, or of several images."""
+    layout = source_of(value, _IN_PLACE[1:])
     if not _is_transpose(layout):
         return False
     shape = layout.meta["val"].shape
