@@ -67,7 +67,7 @@ class Looping(nn.Module):
 
 
 class Projected(nn.Module):
-    """A recurrent layer whose states are projected, which a pass of ExecuTorch fails on."""
+    """A recurrent layer whose states are projected, which a pass of ExecuTorch alone fails on."""
 
     def __init__(self):
         super().__init__()

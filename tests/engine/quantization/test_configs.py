@@ -293,8 +293,11 @@ def test_that_data_that_changes_is_warned_of_and_never_compared_with_older_resul
 
 def test_that_a_failing_pass_names_the_module_and_float_helps(engine):
     refused = project("projected", target="ethos-u85-256")
+    # With the correction, the pass has nothing to do.
+    off = TargetChoice(id="ethos-u85-256", options={"written_out_cells": False})
+    refused = edits.set_target(refused, off)
     assert engine.run(refused, "prepare") == "failed"
-    assert (engine.failure.code, engine.failure.where.id) == ("preparing-failed", "rnn")
+    assert ("preparing-failed", "rnn") in [(f.code, f.where.id) for f in engine.failures if f.where]
     assert engine.run(edits.assign(refused, "module_name", "rnn", "float"), "prepare") == "done"
 
 

@@ -176,6 +176,7 @@ def joins_of_one_value() -> Iterator[list[str]]:
 _ARM = "executorch.backends.arm._passes"
 _CONVOLUTION = f"{_ARM}.rewrite_conv_pass:RewriteConvPass"
 _MOVES = f"{_ARM}:PropagateViewCopyPermuteUpPass._move_node"
+_JOINS = f"{_ARM}:PropagateViewCopyPermuteUpPass._maybe_split_upwards_cat_fanout"
 # By correction, the functions whose work it copies or replaces, each with the digest of its code;
 # one set for each release that has another.
 # ExecuTorch 1.4.1: a convolution with readers in 32 bits gives its whole sum to all of them.
@@ -192,7 +193,9 @@ PINS = {
         ),
     ),
     "layouts_moved_to_values": (((_MOVES, "822b4f8059f9d107"),),),
-    # These call the functions, and copy nothing of them.
-    "views_behind_slices": ((),),
-    "joins_of_one_value": ((),),
+    "views_behind_slices": (
+        (("executorch.backends.transforms.dim_maps:ViewMap.remap_unit_slice", "ca4a3a3f87fd5d50"),),
+        ((f"{_ARM}.dim_maps:ViewMap.remap_unit_slice", "0804b294ccf73ad3"),),
+    ),
+    "joins_of_one_value": (((_JOINS, "a786b8d44dc472fe"),), ((_JOINS, "44af1d2123a8f3a1"),)),
 }
