@@ -4,6 +4,7 @@ import hashlib
 import itertools
 
 import pytest
+from executorch.backends.arm._passes.decompose_lstm_pass import DecomposeLstmPass
 
 from tests.engine.in_process import ALL_SAMPLES, project, without
 from tests.for_each import for_each
@@ -291,13 +292,14 @@ def test_that_data_that_changes_is_warned_of_and_never_compared_with_older_resul
     assert engine.result(project("small", **ALL_SAMPLES), "calibrate").warnings == ()
 
 
-def test_that_a_failing_pass_names_the_module_and_float_helps(engine):
-    refused = project("projected", target="ethos-u85-256")
-    # With the correction, the pass has nothing to do.
-    off = TargetChoice(id="ethos-u85-256", options={"written_out_cells": False})
-    refused = edits.set_target(refused, off)
+def test_that_a_failing_pass_names_the_module_and_float_helps(engine, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("Such a cell is not supported.")
+
+    monkeypatch.setattr(DecomposeLstmPass, "_build_cell_step", fail)
+    refused = project("recurrent", target="ethos-u85-256")
     assert engine.run(refused, "prepare") == "failed"
-    assert ("preparing-failed", "rnn") in [(f.code, f.where.id) for f in engine.failures if f.where]
+    assert (engine.failure.code, engine.failure.where.id) == ("preparing-failed", "rnn")
     assert engine.run(edits.assign(refused, "module_name", "rnn", "float"), "prepare") == "done"
 
 

@@ -37,7 +37,7 @@ OTHERS = {
     "least",
     "of_the_batch",
     "sixteen_channels",
-    "projected",
+    "recurrent",
     "unseeded_samples",
     "laid_out",
     "half",
