@@ -479,7 +479,22 @@ def channel_statistics():
 
 def padded_largest():
     """The largest value of each row, padded."""
-    return _made(lambda x: functional.pad(x.amax(1, keepdim=True), (1, 1)), (4, 24))
+    return _made(lambda x: functional.pad(x.amax(1, keepdim=True), (0, 0, 1, 1)), (4, 24))
+
+
+def largest_before_rows():
+    """The largest values of rows in front of others, over a batch."""
+    return _made(lambda x: torch.cat([x.amax(-1), x[..., 0]], 1), (2, 6, 8))
+
+
+def function_twice():
+    """A gate and what it leaves, each written with a sigmoid of its own."""
+    return _made(lambda x: torch.cat([(1 - x.sigmoid()) * x, x.sigmoid()], 1), (2, 8))
+
+
+def least_with_place():
+    """The least values of rows, from the minimum that gives places too."""
+    return _made(lambda x: x.min(-1).values, (1, 6, 8))
 
 
 def turned_batch():

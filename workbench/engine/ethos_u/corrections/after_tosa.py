@@ -268,8 +268,7 @@ def joined_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             continue
         inputs = node.all_input_nodes[:1] if node.target in _JOINING[1:] else node.args[0]
         for value in dict.fromkeys(inputs):
-            is_lost = _loses_its_place(value, delegate.is_u55) or _is_reduced_behind_start(value, node)
-            if is_lost and (copied := copied_before(graph, value, node)):
+            if _loses_its_place(value, delegate.is_u55) and (copied := copied_before(graph, value, node)):
                 node.replace_input_with(value, copied)
                 yield node.name
 
@@ -471,6 +470,8 @@ _WINDOWED = (TOSA.CONV2D.default, TOSA.DEPTHWISE_CONV2D.default)
 def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
     """Return whether the operator of a value would write it at a wrong place."""
     product = source_of(value, (*_IN_PLACE, TOSA.CLAMP.default))
+    if product.target in _EXTREMES:
+        return True
     if product.target == TOSA.MATMUL.default:
         return is_u55 and value.meta["val"].dim() >= IMAGE_RANK
     if _is_turned_in_other_images(value):
@@ -479,15 +480,6 @@ def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
     if maker.target == TOSA.RESIZE.default:
         return is_u55
     return bool(maker.target == TOSA.DEPTHWISE_CONV2D.default and _has_several_outputs(maker))
-
-
-def _is_reduced_behind_start(value: fx.Node, joined: fx.Node) -> bool:
-    """Return whether a maximum or minimum is a part of a tensor that does not begin with it."""
-    if source_of(value, (*_IN_PLACE, TOSA.CLAMP.default)).target not in _EXTREMES:
-        return False
-    if joined.target == TOSA.CONCAT.default:
-        return joined.args[0].index(value) > 0 or joined.args[0].count(value) > 1
-    return any(joined.args[1].meta["val"][::2])
 
 
 _EXTREMES = (TOSA.REDUCE_MAX.default, TOSA.REDUCE_MIN.default)

@@ -29,13 +29,22 @@ def minima_from_maxima(module: fx.GraphModule, quantizer: EthosUQuantizer) -> li
     done = list[str]()
     if not quantizer.tosa_spec.is_U55_subset:
         return done
-    for node in floating_calls(module, _ATEN.amin.default):
+    pairs = [node for node in module.graph.nodes if node.target is _ATEN.min.dim and _has_least_alone(node)]
+    for node in (*floating_calls(module, _ATEN.amin.default), *pairs):
         write = Writer(module, node)
         turned = write(_ATEN.mul.Scalar, node.args[0], -1.0)
         most = write(_ATEN.amax.default, turned, *node.args[1:])
-        write.replace(write(_ATEN.mul.Scalar, most, -1.0))
+        least = write(_ATEN.mul.Scalar, most, -1.0)
+        write.replace((least,) if node in pairs else least)
         done.append(node.name)
     return finished(module, done)
+
+
+def _has_least_alone(pair: fx.Node) -> bool:
+    """Return whether only the values of a minimum and its place are read, and are floats."""
+    for part in [part for part in pair.users if not part.users]:
+        pair.graph.erase_node(part)
+    return pair.meta["val"][0].is_floating_point() and all(part.args[1] == 0 for part in pair.users)
 
 
 _REDUCTIONS = (_ATEN.amax.default, _ATEN.amin.default, _ATEN.mean.dim, _ATEN.sum.dim_IntList)

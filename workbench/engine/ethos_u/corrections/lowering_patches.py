@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from executorch.backends.arm._passes import PropagateViewCopyPermuteUpPass
+from executorch.backends.arm._passes import FuseDuplicateUsersPass, PropagateViewCopyPermuteUpPass
 from executorch.backends.arm._passes.rewrite_conv_pass import RewriteConvPass
 from executorch.exir.dialects._ops import ops as exir_ops
 from torch import fx
@@ -173,6 +173,39 @@ def joins_of_one_value() -> Iterator[list[str]]:
         PropagateViewCopyPermuteUpPass._maybe_split_upwards_cat_fanout = stock  # noqa: SLF001
 
 
+@contextmanager
+def twins_with_own_grids() -> Iterator[list[str]]:
+    """Keep operations apart that differ in their grids alone.
+
+    Fault: An operation that is written twice on one value is computed once, also where calibration
+        gave the two different grids: the reader of the second takes its integers for those of its
+        own grid.
+    Instead: Only operations with the same grids are computed once.
+    Right because: Nothing is joined that was apart, and the grids are all that integers mean.
+    Network: torch.cat([(1 - x.sigmoid()) * x, x.sigmoid()], 1)
+    Tools: executorch 1.5.1
+    """
+    stock = FuseDuplicateUsersPass._build_user_signature  # noqa: SLF001 - its only name
+    apart: dict[Any, set[str]] = {}
+
+    def signature(self: Any, node: fx.Node) -> Any:
+        known = stock(self, node)
+        if known is None:
+            return None
+        grids = repr([node.meta.get(key) for key in ("input_qparams", "output_qparams")])
+        apart.setdefault(known, set()).add(grids)
+        if len(apart[known]) > 1 and node.name not in kept:
+            kept.append(node.name)
+        return (*known, grids)
+
+    kept: list[str] = []
+    FuseDuplicateUsersPass._build_user_signature = signature  # noqa: SLF001
+    try:
+        yield kept
+    finally:
+        FuseDuplicateUsersPass._build_user_signature = stock  # noqa: SLF001
+
+
 _ARM = "executorch.backends.arm._passes"
 _CONVOLUTION = f"{_ARM}.rewrite_conv_pass:RewriteConvPass"
 _MOVES = f"{_ARM}:PropagateViewCopyPermuteUpPass._move_node"
@@ -196,6 +229,9 @@ PINS = {
     "views_behind_slices": (
         (("executorch.backends.transforms.dim_maps:ViewMap.remap_unit_slice", "ca4a3a3f87fd5d50"),),
         ((f"{_ARM}.dim_maps:ViewMap.remap_unit_slice", "0804b294ccf73ad3"),),
+    ),
+    "twins_with_own_grids": (
+        ((f"{_ARM}:FuseDuplicateUsersPass._build_user_signature", "a59424ae5174cbf3"),),
     ),
     "joins_of_one_value": (((_JOINS, "a786b8d44dc472fe"),), ((_JOINS, "44af1d2123a8f3a1"),)),
 }
