@@ -530,6 +530,26 @@ def turned_function_in_images():
     return _made(run, (1, 6, 8), nn.Linear(8, 12))
 
 
+def function_of_batch():
+    """A function of a pointwise convolution over a batch, with several readers."""
+
+    def run(x, conv):
+        made = torch.sigmoid(conv(x))
+        return made * 2 + made
+
+    return _made(run, (2, 6, 4, 4), nn.Conv2d(6, 14, 1))
+
+
+def anchors_of_batch():
+    """Boxes and scores of a batch, computed and joined as YOLOv5 does."""
+
+    def run(x, head):
+        rows = head(x).view(2, 2, 7, 4, 4).permute(0, 1, 3, 4, 2).sigmoid()
+        return torch.cat([rows[..., :2] * 2, rows[..., 2:]], 4)
+
+    return _made(run, (2, 6, 4, 4), nn.Conv2d(6, 14, 1))
+
+
 def rows_turned_around():
     """Rows in reverse order, as columns."""
     return _made(lambda x, linear: linear(x).flip(0).t(), (2, 24), nn.Linear(24, 12))

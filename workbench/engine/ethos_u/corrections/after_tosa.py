@@ -322,9 +322,10 @@ def clamps_over_rows(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
         over an image. With a clamp of its own between two of them, as a ReLU is in 16 bits and a
         hardtanh in 8, all rows but the first are wrong. So they are where a ReLU of a sum, a
         product or a pool is read by a linear over rows, in 8 and 16 bits, and where a function or
-        clamp reads sums or maxima of a batch of images. Where a reshape makes several images of
-        what an operator has computed, or of a slice or a transpose, a function or clamp behind it
-        is joined with the operator: it is wrong, or the program reads beyond its memory.
+        clamp reads sums or maxima of a batch of images, or several operators read a function of a
+        pointwise convolution over one. Where a reshape makes several images of what an operator has
+        computed, or of a slice or a transpose, a function or clamp behind it is joined with the
+        operator: it is wrong, or the program reads beyond its memory.
     Instead: The clamp or function gets the rows of one image, or comes before the reshape.
     Right because: A reshape moves no value, and both work on each element alone.
     Network: linear_b(torch.relu(linear_a(x))) over [1, 6, 16] in a16w8;
@@ -530,9 +531,17 @@ def _loses_rows(node: fx.Node) -> bool:
     if len(shape) != IMAGE_RANK:
         return False
     if node.target != TOSA.CLAMP.default:
-        is_row = tuple(shape[1:3]) == (1, 1)
-        return is_row and source_of(value, _IN_PLACE[2:]).target in _CONVOLUTIONS
+        is_lost = tuple(shape[1:3]) == (1, 1) or _has_several_readers(node)
+        return is_lost and source_of(value, _IN_PLACE[2:]).target in _CONVOLUTIONS
     return source_of(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
+
+
+def _has_several_readers(node: fx.Node) -> bool:
+    """Return whether the result of a table is read more than once, also in another shape."""
+    readers = list(node.users)
+    while len(readers) == 1 and readers[0].target in _IN_PLACE:
+        readers = list(readers[0].users)
+    return len(readers) > 1
 
 
 def _is_in_other_images(value: fx.Node) -> bool:
