@@ -184,13 +184,12 @@ def limit_resources(memory_bytes: int, time_s: float) -> None:
 
     One that wants more gets no memory, or is ended. Windows has no such limits for a process itself.
     """
-    if sys.platform == "win32":
-        return
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    total_s = math.ceil(used.ru_utime + used.ru_stime + time_s)
-    for limit, value in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_CPU, total_s)):
-        _, most = resource.getrlimit(limit)
-        resource.setrlimit(limit, (value if most < 0 else min(value, most), most))
+    if sys.platform != "win32":
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        total_s = math.ceil(used.ru_utime + used.ru_stime + time_s)
+        for limit, value in ((resource.RLIMIT_AS, memory_bytes), (resource.RLIMIT_CPU, total_s)):
+            _, most = resource.getrlimit(limit)
+            resource.setrlimit(limit, (value if most < 0 else min(value, most), most))
 
 
 def limit_file_sizes(pid: int, most_bytes: int) -> None:
@@ -242,6 +241,8 @@ def _ruleset(written: Sequence[Path], executed: Sequence[Path]) -> int:
     Raises:
         OSError: The kernel has no Landlock.
     """
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "this system has no Landlock")
     version = _system_call(_CREATE_RULESET, None, 0, 1)
     # Bits of landlock.h: files and folders since version 1, moves between folders and cuts since 2 and 3.
     changes = sum(
