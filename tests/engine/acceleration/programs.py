@@ -23,6 +23,7 @@ from torch import nn
 from torch.nn import functional
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
+from tests.tour_networks import UNet
 from workbench.engine.acceleration.range_search import quick_search
 from workbench.engine.runtime.interpreter import run_with_big_stack
 
@@ -54,27 +55,6 @@ class TwoDelegates(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.sigmoid(self.after(functional.relu6(self.before(x))))
-
-
-class Skips(nn.Module):
-    """A U-Net of two levels, whose skips are joined with cat."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = nn.ModuleList([nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 8, 3, padding=1)])
-        self.bottom = nn.Conv2d(8, 8, 3, padding=1)
-        self.up = nn.ModuleList([nn.Conv2d(16, 4, 3, padding=1), nn.Conv2d(8, 2, 1)])
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        skips = []
-        for down in self.down:
-            x = functional.relu(down(x))
-            skips.append(x)
-            x = functional.max_pool2d(x, 2)
-        x = functional.relu(self.bottom(x))
-        for up in self.up:
-            x = up(torch.cat((functional.interpolate(x, scale_factor=2.0), skips.pop()), 1))
-        return x
 
 
 class Recurrent(nn.Module):
@@ -142,7 +122,7 @@ CASES: dict[str, Case] = {
     "a8w4": (Convolutions, IMAGE, U55, _a8w4),
     "uint8 io": (Convolutions, IMAGE, U55, _uint8_io),
     "two delegates": (TwoDelegates, IMAGE, U55, _a8),
-    "U-Net": (Skips, IMAGE, U55, _a8),
+    "U-Net": (UNet, IMAGE, U55, _a8),
     "LSTM": (Recurrent, STEPS, U85, _a8),
 }
 # One small program each for 8 bits and for several delegates; the rest in .ci/test --all.
