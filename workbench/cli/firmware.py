@@ -137,8 +137,9 @@ def _check(options: argparse.Namespace) -> int:
 
 def _print_fit(fit: FirmwareFit) -> None:
     for row in fit.pools:
-        given = "that of the firmware is not known" if row.given is None else f"firmware has {row.given:,}"
-        print(f"Pool       {row.name}: needs {row.needed:,} bytes, {given}")
+        room = row.available
+        has = "that of the firmware is not known" if room is None else f"firmware has {room:,}"
+        print(f"Pool       {row.name}: needs {row.needed:,} bytes, {has}")
     for name, is_linked in fit.linked.items():
         print(f"{'Linked' if is_linked else 'Missing':<10} {name}")
     for life in fit.outputs:

@@ -31,12 +31,12 @@ class PoolRow:
 
     name: str
     needed: int
-    given: int | None
+    available: int | None
 
     @property
     def holds(self) -> bool | None:
         """Whether it is large enough; None if it is not known."""
-        return None if self.given is None else self.given >= self.needed
+        return None if self.available is None else self.available >= self.needed
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,17 @@ class FirmwareFit:
     outputs: tuple[OutputLife, ...]
 
 
-def pool_symbols(given: Sequence[str]) -> dict[str, str]:
+def pool_symbols(assignments: Sequence[str]) -> dict[str, str]:
     """Return the kind of pool of each symbol: those of ExecuTorch's runner, and own ones.
 
     Args:
-        given: Own ones, as ``method=my_pool``; each takes the place of the runner's.
+        assignments: Own ones, as ``method=my_pool``; each takes the place of the runner's.
 
     Raises:
         WorkbenchError: one is not of this form, or no such pool exists.
     """
     own = {}
-    for text in given:
+    for text in assignments:
         kind, _, symbol = text.partition("=")
         if kind not in POOL_OPTIONS or not symbol:
             raise failure(

@@ -39,14 +39,14 @@ def test_that_firmware_that_has_all_and_firmware_that_lacks_something_are_told_a
     assert not dialog.check.isEnabled()
     rows = check(qtbot, dialog, tmp_path / "whole.elf", WHOLE)
     assert {row.held for row in rows.values()} == {True}
-    assert rows["scratch"].given == "2,097,152 B"
+    assert rows["scratch"].available == "2,097,152 B"
     assert "has all that the program needs" in dialog.answer.toPlainText()
     assert "Output 0" in dialog.answer.toPlainText()
     dialog.answer.clear()
     rows = check(qtbot, dialog, tmp_path / "small.elf", SMALL)
     assert [row for row in rows if rows[row].held is False] == ["scratch", "EthosUBackend"]
     assert dialog.model.index(0, 0).data() == "\u2717"
-    assert rows["scratch"].given == "16 B"
+    assert rows["scratch"].available == "16 B"
     assert "has all that" not in dialog.answer.toPlainText()
     assert dialog.answer.toPlainText().count("\u2717") == 2
     # What is to be copied is whole.

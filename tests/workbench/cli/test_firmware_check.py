@@ -95,7 +95,7 @@ def test_that_pools_of_other_names_are_named_by_the_user(tmp_path, capsys, codes
     pools = {"planner_memory": wanted["method"], "npu_memory": wanted["scratch"] - 1}
     elf = linked(tmp_path, INTEGER, names=("EthosUBackend",), pools=pools)
     code, found = checked(capsys, elf, INTEGER)
-    assert (code, [row["given"] for row in found["pools"]]) == (0, [None, None])
+    assert (code, [row["available"] for row in found["pools"]]) == (0, [None, None])
     assert any("not checked" in note for note in found["notes"])
     own = ("--pool", "method=planner_memory", "--pool", "scratch=npu_memory")
     code, found = checked(capsys, elf, INTEGER, *own)

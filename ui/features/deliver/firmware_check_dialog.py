@@ -44,7 +44,7 @@ class NeedRow:
     kind: str
     name: str
     needed: str
-    given: str
+    available: str
 
 
 COLUMNS: tuple[Column[NeedRow], ...] = (
@@ -52,7 +52,7 @@ COLUMNS: tuple[Column[NeedRow], ...] = (
     Column("Kind", lambda r: r.kind),
     Column("Name", lambda r: r.name),
     Column("Program needs", lambda r: r.needed),
-    Column("Firmware has", lambda r: r.given),
+    Column("Firmware has", lambda r: r.available),
 )
 
 
@@ -64,7 +64,7 @@ def rows_of(document: dict[str, Any]) -> Iterator[NeedRow]:
             "pool",
             pool["name"],
             f"{count(pool['needed'])} B",
-            "not known" if pool["given"] is None else f"{count(pool['given'])} B",
+            "not known" if pool["available"] is None else f"{count(pool['available'])} B",
         )
         for pool in document["pools"]
     ]

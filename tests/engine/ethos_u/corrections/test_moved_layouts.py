@@ -27,11 +27,11 @@ class Drawn:
     def __init__(self, seed):
         self.random = random.Random(seed)
         self.mode, self.graph = FakeTensorMode(), fx.Graph()
-        given = self.graph.placeholder("x")
+        x = self.graph.placeholder("x")
         self.shape = [self.random.choice((1, 2, 3, 4, 6)) for _ in range(self.random.randint(2, 5))]
         with self.mode:
-            given.meta["val"] = torch.empty(self.shape)
-        self.values = [self.call(ATEN.neg.default, given)]
+            x.meta["val"] = torch.empty(self.shape)
+        self.values = [self.call(ATEN.neg.default, x)]
         for _ in range(self.random.randint(3, 9)):
             self.step()
         self.graph.output((self.values[-1], self.random.choice(self.values)))

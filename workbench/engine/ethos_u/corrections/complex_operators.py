@@ -145,14 +145,14 @@ def _of_two(_write: Writer, real: fx.Node, imaginary: fx.Node) -> Parts:
 def _short_time(write: Writer, x: fx.Node, size: int, *rest: Any, **named: Any) -> Parts | None:
     """Return the parts of a spectrogram of shape (..., frequencies, frames)."""
     names = ("hop_length", "win_length", "window", "normalized", "onesided")
-    given = dict(zip(names, rest, strict=False)) | named
-    window, hop, width = (given.get(name) for name in ("window", "hop_length", "win_length"))
+    options = dict(zip(names, rest, strict=False)) | named
+    window, hop, width = (options.get(name) for name in ("window", "hop_length", "win_length"))
     held = _window_values(write, width or size, window)
-    if held is None or given.get("onesided") is False:
+    if held is None or options.get("onesided") is False:
         return None
     before = (size - held.numel()) // 2
     held = torch.nn.functional.pad(held.float(), (before, size - held.numel() - before))
-    norm = "ortho" if given.get("normalized") else None
+    norm = "ortho" if options.get("normalized") else None
     waves = [wave[: size // 2 + 1] * held for wave in _waves(size, norm)]
     windows = frames(write, x, -1, size, hop or size // 4)
     real, imaginary = (write(_ATEN.transpose.int, _along(write, windows, -1, wave), -1, -2) for wave in waves)

@@ -186,22 +186,24 @@ def twins_with_own_grids() -> Iterator[list[str]]:
     Tools: executorch 1.5.1
     """
     stock = FuseDuplicateUsersPass._build_user_signature  # noqa: SLF001 - its only name
-    apart: dict[Any, set[str]] = {}
+    grids_of: dict[Any, set[str]] = {}
+    apart: list[str] = []
 
     def signature(self: Any, node: fx.Node) -> Any:
-        known = stock(self, node)
-        if known is None:
+        operation = stock(self, node)
+        if operation is None:
             return None
         grids = repr([node.meta.get(key) for key in ("input_qparams", "output_qparams")])
-        apart.setdefault(known, set()).add(grids)
-        if len(apart[known]) > 1 and node.name not in kept:
-            kept.append(node.name)
-        return (*known, grids)
+        # Another delegate may have operations of the same names.
+        twins = grids_of.setdefault((id(node.graph), operation), set())
+        twins.add(grids)
+        if len(twins) > 1 and node.name not in apart:
+            apart.append(node.name)
+        return (*operation, grids)
 
-    kept: list[str] = []
     FuseDuplicateUsersPass._build_user_signature = signature  # noqa: SLF001
     try:
-        yield kept
+        yield apart
     finally:
         FuseDuplicateUsersPass._build_user_signature = stock  # noqa: SLF001
 
