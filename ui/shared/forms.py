@@ -1,4 +1,4 @@
-"""Form widgets: path fields, tall dialogs and wrapped labels."""
+"""Form widgets: path fields, forms of dialogs, tall dialogs and wrapped labels."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QComboBox,
     QDoubleSpinBox,
+    QFormLayout,
     QFrame,
     QHBoxLayout,
     QLineEdit,
@@ -175,6 +176,16 @@ class TallForm(QScrollArea):
         others = [item.sizeHint().height() for item in items if item and item.widget() is not self]
         gaps = layout.spacing() * len(others)
         return sum(others) + gaps + margins.top() + margins.bottom()
+
+
+def dialog_form(*rows: tuple[str, QWidget]) -> QFormLayout:
+    """Return the form of a dialog: fields with their titles, in order."""
+    form = QFormLayout()
+    form.setHorizontalSpacing(14)
+    form.setVerticalSpacing(8)
+    for title, field in rows:
+        form.addRow(title, field)
+    return form
 
 
 def make_primary(button: QPushButton) -> None:

@@ -8,17 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import (
-    QFormLayout,
-    QHBoxLayout,
-    QLineEdit,
-    QPushButton,
-    QTextBrowser,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QTextBrowser, QVBoxLayout, QWidget
 
-from ui.shared.forms import PathField, WrappedLabel, make_primary
+from ui.shared.forms import PathField, WrappedLabel, dialog_form, make_primary
 from ui.shared.labels import Label
 from ui.shared.number_format import count
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
@@ -130,12 +122,8 @@ class FirmwareCheckDialog(CommandDialog):
         self._show_state()
 
     def _lay_out(self) -> None:
-        form = QFormLayout()
-        form.setHorizontalSpacing(14)
-        form.setVerticalSpacing(8)
         program = Label(self._program.name, self)
-        for title, field in (("Program", program), ("Firmware", self.elf), ("Arrays of pools", self.pools)):
-            form.addRow(title, field)
+        form = dialog_form(("Program", program), ("Firmware", self.elf), ("Arrays of pools", self.pools))
         about = WrappedLabel(_ABOUT, self)
         about.setObjectName("Hint")
         close = QPushButton("Close", self)

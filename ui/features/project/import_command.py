@@ -6,17 +6,9 @@ import os
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QDialog,
-    QDialogButtonBox,
-    QFormLayout,
-    QLineEdit,
-    QPlainTextEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
-from ui.shared.forms import PathField, make_primary
+from ui.shared.forms import PathField, dialog_form, make_primary
 from ui.shared.labels import Label
 from workbench.errors import WorkbenchError
 from workbench.project.model import PROJECT_SUFFIX
@@ -60,11 +52,9 @@ class ImportCommandDialog(QDialog):
         make_primary(self.ok)
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
-        form = QFormLayout()
-        form.setHorizontalSpacing(14)
-        form.addRow("Command", self.command)
-        form.addRow("Model folder", self.folder)
-        form.addRow("Project name", self.name)
+        form = dialog_form(
+            ("Command", self.command), ("Model folder", self.folder), ("Project name", self.name)
+        )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 14, 16, 14)
         layout.setSpacing(10)

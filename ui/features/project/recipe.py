@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.forms import PathField, make_primary
+from ui.shared.forms import PathField, dialog_form, make_primary
 from ui.shared.labels import Label
 from workbench.errors import WorkbenchError
 from workbench.project.model import PROJECT_SUFFIX
@@ -77,9 +77,7 @@ class RecipeDialog(QDialog):
         return box
 
     def _laid_out(self) -> QFormLayout:
-        form = QFormLayout()
-        form.setHorizontalSpacing(14)
-        for title, field in (
+        form = dialog_form(
             ("Recipe", self.recipe),
             ("Mode", self.mode),
             ("Scope", self.scope),
@@ -87,8 +85,7 @@ class RecipeDialog(QDialog):
             ("Tokens per call", self.prompt_tokens),
             ("Folder", self.folder),
             ("Name", self.name),
-        ):
-            form.addRow(title, field)
+        )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 14, 16, 14)
         layout.setSpacing(10)

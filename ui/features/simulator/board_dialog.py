@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QComboBox,
-    QDialog,
-    QDialogButtonBox,
-    QFormLayout,
-    QLineEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QComboBox, QDialog, QDialogButtonBox, QLineEdit, QVBoxLayout, QWidget
 
-from ui.shared.forms import DecimalBox, PathField, SpinBox, make_primary
+from ui.shared.forms import DecimalBox, PathField, SpinBox, dialog_form, make_primary
 from ui.shared.labels import Label
 from workbench.deploy.simulators.board import serial_ports
 from workbench.deploy.simulators.discovery import BoardLink
@@ -70,17 +62,13 @@ class BoardDialog(QDialog):
         self._show_state()
 
     def _lay_out(self) -> None:
-        form = QFormLayout()
-        form.setHorizontalSpacing(14)
-        form.setVerticalSpacing(8)
-        for title, field in (
+        form = dialog_form(
             ("Serial port", self.port),
             ("Baud", self.baud),
             ("Flash command", self.flash),
             ("Firmware", self.elf),
             ("Time limit", self.timeout),
-        ):
-            form.addRow(title, field)
+        )
         about = Label(_ABOUT, self)
         about.setObjectName("Hint")
         about.setWordWrap(True)

@@ -9,7 +9,6 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import (
     QCheckBox,
-    QFormLayout,
     QHBoxLayout,
     QProgressBar,
     QPushButton,
@@ -18,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.forms import PathField, make_primary
+from ui.shared.forms import PathField, dialog_form, make_primary
 from ui.shared.labels import Label
 from ui.shared.workbench_command import CommandDialog
 
@@ -66,12 +65,8 @@ class FirmwareDialog(CommandDialog):
         self._show_state()
 
     def _lay_out(self) -> None:
-        form = QFormLayout()
-        form.setHorizontalSpacing(14)
-        form.setVerticalSpacing(8)
         program = Label(f"{self._program.name}, {self._target}", self)
-        for title, field in (("Program", program), ("Firmware", self.elf), ("", self.cache)):
-            form.addRow(title, field)
+        form = dialog_form(("Program", program), ("Firmware", self.elf), ("", self.cache))
         about = Label(_ABOUT, self)
         about.setObjectName("Hint")
         about.setWordWrap(True)

@@ -6,18 +6,9 @@ import os
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QDialog,
-    QDialogButtonBox,
-    QFormLayout,
-    QLineEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QComboBox, QDialog, QDialogButtonBox, QLineEdit, QVBoxLayout, QWidget
 
-from ui.shared.forms import PathField, make_primary
+from ui.shared.forms import PathField, dialog_form, make_primary
 from ui.shared.labels import Label
 from workbench.deploy.simulators.runner_build import SCRIPT, SETUP
 
@@ -77,13 +68,12 @@ class RunnerDialog(QDialog):
             self,
         )
         words.setWordWrap(True)
-        self.form = QFormLayout()
-        self.form.setHorizontalSpacing(14)
-        self.form.setVerticalSpacing(8)
-        self.form.addRow("ExecuTorch checkout", self.checkout)
-        self.form.addRow("Program source", self.placement)
-        self.form.addRow("Address", self.address)
-        self.form.addRow("", self.etdump)
+        self.form = dialog_form(
+            ("ExecuTorch checkout", self.checkout),
+            ("Program source", self.placement),
+            ("Address", self.address),
+            ("", self.etdump),
+        )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(16, 14, 16, 14)
         layout.setSpacing(12)
