@@ -550,6 +550,15 @@ def anchors_of_batch():
     return _made(run, (2, 6, 4, 4), nn.Conv2d(6, 14, 1))
 
 
+def function_of_batch_turned_around():
+    """A function of a linear over a batch in reverse order."""
+
+    def run(x, linear):
+        return functional.silu(linear(x).flip(0))
+
+    return _made(run, (2, 8, 6, 6), nn.Linear(6, 12))
+
+
 def rows_turned_around():
     """Rows in reverse order, as columns."""
     return _made(lambda x, linear: linear(x).flip(0).t(), (2, 24), nn.Linear(24, 12))

@@ -116,6 +116,7 @@ SLOW = [
     ("turned_function_in_images", "a8w8", U85, "joined_computed"),
     ("function_of_part_of_batch", "a8w8", U55, "clamps_over_rows"),
     ("function_of_turned_rows", "a8w8", U55, "clamps_over_rows"),
+    ("function_of_batch_turned_around", "a16w8", U85, "clamps_over_rows"),
     ("function_of_batch", "a8w8", U55, "clamps_over_rows"),
     ("function_of_batch", "a8w8", U85, "clamps_over_rows"),
     ("anchors_of_batch", "a8w8", U55, "clamps_over_rows"),

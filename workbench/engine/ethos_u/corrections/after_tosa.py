@@ -31,6 +31,7 @@ from .tosa_nodes import (
     image_of,
     moved_before,
     padded_image,
+    reader_of_reshape,
     redirect,
     reshaped,
     sizes_constant,
@@ -339,13 +340,7 @@ def clamps_over_rows(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     for node in list(graph.nodes):
         if node.target not in _ACTIVATIONS:
             continue
-        is_moved = not _loses_rows(node) and _is_in_other_images(node.args[0])
-        while is_moved and (reader := _reader_of_reshape(node)) is not None:
-            moved_before(graph, reader, reader.args[0])
-        is_lost = _loses_rows(node)
-        if is_lost:
-            computed_as_rows(graph, node)
-        if is_moved or is_lost:
+        if _moved_to_rows(graph, node):
             yield node.name
 
 
@@ -381,6 +376,7 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
                 moved_before(graph, node, copied)
             yield node.name
         elif is_turned and _moved_before_layouts(graph, node):
+            _moved_to_rows(graph, node)
             yield node.name
 
 
@@ -536,6 +532,19 @@ def _loses_rows(node: fx.Node) -> bool:
     return source_of(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
 
 
+def _moved_to_rows(graph: fx.Graph, node: fx.Node) -> bool:
+    """Compute a clamp or function before reshapes, or as rows, where it is lost; return if it was."""
+    flipped: Any = node.args[0]
+    if flipped.target == TOSA.REVERSE.default and _is_in_other_images(flipped.args[0]):
+        moved_before(graph, node, flipped)
+    is_moved = not _loses_rows(node) and _is_in_other_images(node.args[0])
+    while is_moved and (reader := reader_of_reshape(node)) is not None:
+        moved_before(graph, reader, reader.args[0])
+    if is_lost := _loses_rows(node):
+        computed_as_rows(graph, node)
+    return is_moved or is_lost
+
+
 def _has_several_readers(node: fx.Node) -> bool:
     """Return whether the result of a table is read more than once, also in another shape."""
     readers = list(node.users)
@@ -560,13 +569,6 @@ def _is_turned_in_other_images(value: fx.Node) -> bool:
     is_active = source_of(value, _IN_PLACE).target in _ACTIVATIONS
     has_images = math.prod(value.meta["val"].shape[: 1 - IMAGE_RANK]) > 1
     return is_active and has_images and _is_transpose(layout) and image_of(layout) != image_of(value)
-
-
-def _reader_of_reshape(node: fx.Node) -> Any:
-    """Return what reads a reshape: an activation, or a rescale before it; None for no reshape."""
-    while node.args[0].target == TOSA.RESCALE.default:
-        node = node.args[0]
-    return node if node.args[0].target == TOSA.RESHAPE.default else None
 
 
 def _joins_rows(node: fx.Node, value: fx.Node) -> bool:

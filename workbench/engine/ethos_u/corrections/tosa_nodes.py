@@ -150,3 +150,10 @@ _STRIDE_AT = {
     TOSA.MAX_POOL2D.default: 2,
     TOSA.AVG_POOL2D.default: 4,
 }
+
+
+def reader_of_reshape(node: fx.Node) -> Any:
+    """Return what reads a reshape: an activation, or a rescale before it; None for no reshape."""
+    while node.args[0].target == TOSA.RESCALE.default:
+        node = node.args[0]
+    return node if node.args[0].target == TOSA.RESHAPE.default else None
