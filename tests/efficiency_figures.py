@@ -35,11 +35,6 @@ PAGE = REFERENCE / "efficiency-figures.md"
 # How many times the cycles that were kept a program may take, because Vela's searches have limits.
 MOST_CYCLES = 1.02
 Figures = dict[str, Any]
-# Programs that rewrites make slower, and why: to be mended in the rewrite.
-SLOWER = {
-    "detection_models ssd a8w8 ethos-u85-256": "The convolution (3 x 3, stride 4, input 32 x 32) has only 8 "
-    "columns: the copies that gather its patches take more cycles than its 8 operations."
-}
 
 
 @dataclass(frozen=True)

@@ -112,6 +112,11 @@ def averaged():
     return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.AvgPool2d(2)).eval(), (torch.rand(1, 3, 8, 8),)
 
 
+def strided():
+    """A convolution whose stride Vela compiles as one operation for each column."""
+    return nn.Sequential(nn.Conv2d(3, 16, 4, 4), nn.ReLU()).eval(), (torch.rand(1, 3, 32, 32),)
+
+
 class OddOutputs(nn.Module):
     """Outputs that are no tensors, beside numbers and truth values."""
 

@@ -20,7 +20,7 @@ def test_that_the_page_has_the_figures_that_were_kept():
 
 
 def test_that_no_rewrite_makes_a_kept_program_slower_but_those_that_are_known():
-    assert figures.slower(KEPT) == set(figures.SLOWER)
+    assert not figures.slower(KEPT)
 
 
 def test_that_a_slower_program_is_told_where_it_is_no_more_on_the_npu():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.graph.labels import operator_name
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
-from workbench.targets.ethos_u.rewrites import KERNELS, REWRITES, STRIDES, TAILS
+from workbench.targets.ethos_u.rewrites import KERNELS, REWRITES, REWRITES_BY_ID, STRIDES, TAILS
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -115,6 +115,28 @@ def switch_on_rewrites(
             )
 
 
+def switch_off_rewrites(lowered: LowerResult) -> Iterator[Suggestion]:
+    """Yield suggestions to switch off rewrites whose operations take more cycles than the written ones.
+
+    A rewrite is chosen by its products and copies; here Vela's estimates of both forms disagree.
+    """
+    for applied in lowered.rewrites:
+        before, after = applied.cycles_before, applied.cycles_after
+        if before is None or after is None or after <= before:
+            continue
+        row = REWRITES_BY_ID[applied.id]
+        yield Suggestion(
+            id=f"faster:{row.id}",
+            title=f"Switch off: {row.title}",
+            evidence=f"By Vela's estimate the operations that it wrote take {after:,} cycles, those of the "
+            f"network {before:,}.",
+            expected=f"The same function in {after - before:,} cycles less.",
+            gain=ExpectedGain(cycles=after - before),
+            edit=partial(with_option, name=row.id, value=False),
+            improves="cycles",
+        )
+
+
 _CONVOLUTION = "Conv2D"
 # The NPU computes output channels in blocks of 8. Measured with Vela 5.1.0 on U55-128 and U85-256:
 # a convolution with 9 to 16 output channels takes one number of cycles, with 17 to 24 the next.
@@ -182,17 +204,32 @@ def _is_read(program: GraphSnapshot, node: str) -> bool:
     return False
 
 
-def compile_for_size(project: Project, lowered: LowerResult, fit: Fit | None) -> Iterator[Suggestion]:
-    """Yield the suggestion to compile for size if the scratch pool has no room on the board."""
+def fit_memory(project: Project, lowered: LowerResult, fit: Fit | None) -> Iterator[Suggestion]:
+    """Yield what may take less SRAM if the scratch pool has no room on the board."""
     options = project.target.options
     pools = [demand for demand in fit.homeless if demand.what == "scratch pool"] if fit is not None else []
-    if fit is None or not pools or not lowered.vela or options.get("optimise") == "Size":
+    if fit is None or not pools or not lowered.vela:
         return
-    yield Suggestion(
-        id="optimise_size",
-        title="Compile for size",
-        evidence=f"The scratch pool of {pools[0].bytes:,} bytes has no room on {fit.board}. "
-        "Vela then takes a schedule with less SRAM, usually with more cycles.",
-        expected="Less SRAM, unknown before it is compiled: use Preview.",
-        edit=partial(with_option, name="optimise", value="Size"),
-    )
+    no_room = f"The scratch pool of {pools[0].bytes:,} bytes has no room on {fit.board}."
+    if options.get("optimise") != "Size":
+        yield Suggestion(
+            id="optimise_size",
+            title="Compile for size",
+            evidence=f"{no_room} Vela then takes a schedule with less SRAM, usually with more cycles.",
+            expected="Less SRAM, unknown before it is compiled: use Preview.",
+            edit=partial(with_option, name="optimise", value="Size"),
+        )
+    for applied in lowered.rewrites:
+        if applied.places and applied.id in _COPYING:
+            row = REWRITES_BY_ID[applied.id]
+            yield Suggestion(
+                id=f"memory:{row.id}",
+                title=f"Switch off: {row.title}",
+                evidence=f"{no_room} What it writes holds a copy of its inputs beside them.",
+                expected="Perhaps less SRAM, with more cycles; unknown before it is compiled: use Preview.",
+                edit=partial(with_option, name=row.id, value=False),
+            )
+
+
+# Rewrites that gather their inputs by copies.
+_COPYING = {STRIDES, KERNELS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from workbench.pipeline.resolution import resolve_graph
@@ -121,8 +122,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("mend", "Switch on corrections for a program that differs", _mend, first=True),
     Kind(
         "optimise_size",
-        "Compile for size where the program does not fit the board",
-        lambda m: device_cost.compile_for_size(m.project, m.lowered, m.known.fit),
+        "Take less SRAM where the program does not fit the board",
+        lambda m: device_cost.fit_memory(m.project, m.lowered, m.known.fit),
         first=True,
     ),
     Kind(
@@ -175,7 +176,10 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "faster",
         "Write the network in an equal form that takes fewer cycles",
-        lambda m: device_cost.switch_on_rewrites(m.project, m.lowered, m.program),
+        lambda m: chain(
+            device_cost.switch_on_rewrites(m.project, m.lowered, m.program),
+            device_cost.switch_off_rewrites(m.lowered),
+        ),
     ),
     Kind(
         "per_tensor",

@@ -15,7 +15,7 @@ from workbench.deploy.fitting import Demand, Fit
 from workbench.graph.snapshot import Edge, GraphSnapshot, Module, Node, TensorInfo
 from workbench.project import edits
 from workbench.project.model import Rule, TargetChoice
-from workbench.results import CalibrateResult, NodeAnnotation, PrepareResult, TensorRange
+from workbench.results import AppliedRewrite, CalibrateResult, NodeAnnotation, PrepareResult, TensorRange
 from workbench.suggestions import Measurements, accuracy, suggest
 from workbench.suggestions.suggestion import ExpectedGain
 
@@ -499,6 +499,14 @@ def test_that_compiling_for_size_is_asked_where_the_scratch_pool_finds_no_room()
     assert ids(options_of(make_project(), optimise="Size"), misfit) == []
     assert ids(make_project(), Measurements(fit=Fit(board="large", fillings=()))) == []
     assert ids(make_project(), misfit, lowered.model_copy(update={"vela": ()})) == []
+    rewritten = tuple(
+        AppliedRewrite(id=id_, state="on", places=places)
+        for id_, places in (("strides_to_channels", ("conv",)), ("taps_to_channels", ()))
+    )
+    assert ids(make_project(), misfit, lowered.model_copy(update={"rewrites": rewritten})) == [
+        "optimise_size",
+        "memory:strides_to_channels",
+    ]
 
 
 def mending(project, *, departs=True):

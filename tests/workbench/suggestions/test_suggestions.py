@@ -11,7 +11,7 @@ from workbench.deploy.fitting import Demand, Fit
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 from workbench.project import edits
 from workbench.project.model import ModelSource, Rule
-from workbench.results import CalibrateResult, CpuNode, TensorRange
+from workbench.results import AppliedRewrite, CalibrateResult, CpuNode, TensorRange
 from workbench.suggestions import (
     ExpectedGain,
     Figures,
@@ -166,6 +166,17 @@ def test_that_rewrites_that_are_off_are_tried_where_cycles_are_lost_to_what_they
         assert suggestion.edit(off).target.options[rewrite] is True
     on = found(project, program=program, vela=reports)
     assert not any(suggestion.kind == "faster" for suggestion in on.values())
+
+
+@for_each(("after", "expected"), [(900, 0), (1000, 0), (1300, 300)])
+def test_that_a_rewrite_that_the_estimate_calls_slower_can_be_switched_off(after, expected):
+    applied = AppliedRewrite(id=STRIDES, state="on", places=("conv",), cycles_before=1000, cycles_after=after)
+    made = found(make_project(), rewrites=(applied,))
+    assert (f"faster:{STRIDES}" in made) is bool(expected)
+    if expected:
+        suggestion = made[f"faster:{STRIDES}"]
+        assert (suggestion.gain.cycles, suggestion.improves) == (expected, "cycles")
+        assert suggestion.edit(make_project()).target.options[STRIDES] is False
 
 
 def test_that_a_gain_counts_and_estimates_and_names_both_versions():

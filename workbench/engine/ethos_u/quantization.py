@@ -99,7 +99,7 @@ def quantizer(project: Project, folder: Path) -> EthosUQuantizer:
     return _made(project, folder, is_qat=False)
 
 
-def trial_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
+def trial_quantizer(project: Project, folder: Path) -> ReportingQuantizer:
     """Return a quantizer that leaves layers as they are written, for trials that name them.
 
     Raises:
@@ -123,7 +123,7 @@ def qat_model(floating: torch.fx.GraphModule, project: Project, folder: Path) ->
     return QatModel(floating, training_quantizer(project, folder), prepare_norms)
 
 
-def _made(project: Project, folder: Path, *, is_qat: bool, is_rewriting: bool = True) -> EthosUQuantizer:
+def _made(project: Project, folder: Path, *, is_qat: bool, is_rewriting: bool = True) -> ReportingQuantizer:
     for patch in ("decomposition-tracking", "folded-weights"):
         require(patch)
     quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)

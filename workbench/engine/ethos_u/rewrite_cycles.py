@@ -61,7 +61,7 @@ def written_places(context: StageContext, rewrites: Iterable[AppliedRewrite]) ->
         names = [node.name for node in program.graph.nodes if node.op == "call_function"]
         graph = cast("torch.fx.GraphModule", program.module(check_guards=False))
         rules = trial_quantizer(context.project, context.folder)
-        made_foldable(graph, rules.foldings)
+        made_foldable(graph, rules.corrections.get("batch_norm_folding", ()))
         prepared = prepare_pt2e(graph, rules)
         prepared(*inputs)
         quantized = torch.export.export(convert_pt2e(prepared), inputs)

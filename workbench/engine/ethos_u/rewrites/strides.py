@@ -39,7 +39,12 @@ _PRODUCTS_LEFT = 0.5
 # Inputs of up to so many channels are gathered channel by channel on U85, whose changes of layout
 # take 20 cycles for each element by Vela's estimate.
 _GATHERED = 16
-_EXTRA_TAPS = 1.25
+# So many times the taps are taken where that spares a copy with zeros at the ends; on U85 copies of
+# gathered inputs cost more.
+_EXTRA_TAPS, _GATHERED_TAPS = 1.25, 2.0
+# Inputs of more channels are not gathered if they are padded, and so few results along the last axis
+# do not pay for gathering patches that are partly read.
+_PADDED_CHANNELS, _FEW_RESULTS = 4, 8
 # Operators that Vela computes in the operation of the convolution before them.
 _FUSED = {
     _ATEN.relu.default,
@@ -142,7 +147,9 @@ def write_strides(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     done = list[str]()
     for conv in _convolutions(module, quantizer):
         axes = tuple(_unstrided(axis) for axis in conv.axes)
-        if prod(axis.outputs for axis in axes if axis.factor > 1) > 1:
+        folded = [axis for axis in axes if axis.factor > 1]
+        is_slower = _is_slow_at_layouts(quantizer) and _is_copied_more(conv, folded)
+        if prod(axis.outputs for axis in folded) > 1 and not is_slower:
             _write_folded(module, quantizer, _deepened(replace(conv, axes=axes)))
             done.append(written_name(conv.node))
     return finished(module, done)
@@ -159,6 +166,24 @@ def write_large_kernels(module: fx.GraphModule, quantizer: EthosUQuantizer) -> l
             _write_folded(module, quantizer, deep)
             done.append(written_name(conv.node))
     return finished(module, done)
+
+
+def _is_slow_at_layouts(quantizer: EthosUQuantizer) -> bool:
+    """Return whether changes of layout cost so much that copies decide: on U85."""
+    return "u55" not in str(quantizer.tosa_spec).lower()
+
+
+def _is_copied_more(conv: _Convolution, folded: Sequence[Axis]) -> bool:
+    """Return whether gathering patches takes more cycles than one operation for each column.
+
+    Measured with Vela 5.1.0 on U85-256: inputs of many channels that are padded, and few results of
+    patches that are partly read.
+    """
+    is_padded = any(axis.padding for axis in conv.axes)
+    if _is_outside(conv.source) and is_padded and conv.channels > _PADDED_CHANNELS:
+        return True
+    is_partly_read = any(axis.kernel < axis.stride for axis in folded)
+    return is_partly_read and conv.channels > 1 and conv.axes[-1].outputs <= _FEW_RESULTS
 
 
 def _unstrided(axis: Axis) -> Axis:
@@ -247,7 +272,7 @@ def padding_of(value: Any, kernel: Sequence[int], dilation: Sequence[int]) -> li
 def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Convolution) -> None:
     """Put a folded convolution in the place of a convolution, before the layout of its result."""
     last, inner = _fused_reader(conv.node), Writer(module, conv.node)
-    gathers = "u55" not in str(quantizer.tosa_spec).lower() and _is_outside(conv.source)
+    gathers = _is_slow_at_layouts(quantizer) and _is_outside(conv.source)
     result, is_last = _Folding(inner, conv, gathers=gathers).computed()
     outer = Writer(module, last)
     if last is not conv.node:
@@ -279,7 +304,8 @@ class _Folding:
     def __init__(self, write: Writer, conv: _Convolution, *, gathers: bool) -> None:
         self._write, self._conv = write, conv
         self._gathers = gathers and 1 < conv.channels <= _GATHERED and conv.groups == 1
-        self._folds = [_folding_of(axis) for axis in conv.axes]
+        most = _GATHERED_TAPS if self._gathers else _EXTRA_TAPS
+        self._folds = [_folding_of(axis, most) for axis in conv.axes]
 
     def computed(self) -> tuple[fx.Node, bool]:
         """Return the result of the new convolution, and whether its channels are last."""
@@ -371,7 +397,7 @@ class _Folding:
         return folded if len(places) == 2 else folded.squeeze(2)
 
 
-def _folding_of(axis: Axis) -> _Fold:
+def _folding_of(axis: Axis, most: float) -> _Fold:
     """Return how an axis is folded: whole positions of the folded axis are padded, if they fit."""
     if axis.factor == 1:
         return _Fold(0, axis.kernel, after=-axis.cut)
@@ -381,7 +407,7 @@ def _folding_of(axis: Axis) -> _Fold:
         offset = left * axis.factor - axis.padding
         reach = (axis.each - 1) * axis.stride + (axis.kernel - 1) * axis.dilation
         taps = (offset + reach) // axis.factor + 1
-        if taps <= _EXTRA_TAPS * axis.taps:
+        if taps <= most * axis.taps:
             right = blocks + taps - 1 - left - axis.extent // axis.factor
             return _Fold(offset, taps, left=left, right=right)
     whole = (blocks + axis.taps - 1) * axis.factor
