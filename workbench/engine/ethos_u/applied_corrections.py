@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.engine.ethos_u import corrections
 from workbench.engine.ethos_u.corrections import lowering
-from workbench.engine.ethos_u.rewrites import norms, strides, tails
+from workbench.engine.ethos_u.rewrites import linear_maps, norms, pads, shuffles, strides, tails
 from workbench.engine.toolchain_patches.patching import Pins, changed, sources_match
 from workbench.results import AppliedCorrection, CorrectionState
 from workbench.targets.ethos_u.corrections import CORRECTIONS, CORRECTIONS_BY_ID, Correction, Facet, is_wanted
@@ -85,4 +85,8 @@ def rewrite_functions(options: Mapping[str, JsonValue]) -> dict[str, Any]:
     return {row.id: _REWRITES[row.function] for row in wanted_rewrites(options)}
 
 
-_REWRITES = {name: value for module in (norms, strides, tails) for name, value in vars(module).items()}
+_REWRITES = {
+    name: value
+    for module in (pads, linear_maps, norms, shuffles, strides, tails)
+    for name, value in vars(module).items()
+}

@@ -19,7 +19,7 @@ from workbench.engine.ethos_u.corrections.graph_writer import constant_of
 from workbench.engine.ethos_u.quantization import trial_quantizer
 from workbench.engine.ethos_u.rewrites.strides import Axis
 from workbench.engine.ethos_u.rewrites.tails import axes_of
-from workbench.targets.ethos_u.rewrites import NORMS_FORWARD
+from workbench.targets.ethos_u.rewrites import LINEARS, NORMS_FORWARD, PADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # So many results of an axis with a stride above 3 are compiled.
 _COLUMNS, _LARGEST_STRIDE = 32, 3
 _LAYOUT = "Transpose"
+# What these rewrite is a part of other layers afterwards.
+_TAKEN = {LINEARS, NORMS_FORWARD, PADS}
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def with_cycles(
         now[operation.root] += operation.cycles
     for rewrite in rewrites:
         places = set(rewrite.places)
-        left = rewrite.id != NORMS_FORWARD and not places <= now.keys()
+        left = rewrite.id not in _TAKEN and not places <= now.keys()
         if not places or left or not places <= as_written.keys():
             yield rewrite
             continue

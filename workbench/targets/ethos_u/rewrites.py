@@ -43,11 +43,43 @@ class Rewrite:
     function: str
 
 
+PADS, LINEARS, SHUFFLES = "pads_into_convolutions", "linear_maps_merged", "shuffles_as_convolutions"
 STRIDES, KERNELS, TAILS = "strides_to_channels", "taps_to_channels", "cut_unread_tails"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
 
 # In the order in which they are applied.
 REWRITES: tuple[Rewrite, ...] = (
+    Rewrite(
+        id=PADS,
+        title="Take zeros into the padding of convolutions",
+        fault="Zeros around a tensor are a copy of it, though convolutions pad for nothing.",
+        network="Conv2d(16, 16, 3)(pad(relu(Conv2d(16, 16, 1)(x)), (1, 1, 1, 1))) for x of [1, 16, 32, 32]",
+        instead="The convolutions that read it pad. Not where the zeros differ between both sides of "
+        "an axis, or reach beyond the kernel.",
+        why_exact="Padding of a convolution is zeros.",
+        function="take_pads",
+    ),
+    Rewrite(
+        id=LINEARS,
+        title="Merge layers without a function between them",
+        fault="Two linears or convolutions in a row compute what one of them can, and the tensor between "
+        "them is written and read.",
+        network="Linear(64, 32)(Linear(64, 64)(x)) for x of [1, 16, 64]",
+        instead="One layer with the product of their weights, where that has at most as many weights, with "
+        "8 bits throughout. Of two convolutions one has a kernel of one place.",
+        why_exact="W (V x + b) + c = (W V) x + (W b + c). The tensor between them is rounded no more.",
+        function="merge_linear_maps",
+    ),
+    Rewrite(
+        id=SHUFFLES,
+        title="Write pixel shuffles as transposed convolutions",
+        fault="On U85 a pixel shuffle is a dozen changes of layout, each of up to 20 cycles an element.",
+        network="pixel_shuffle(Conv2d(16, 64, 3, padding=1)(x), 2) for x of [1, 16, 32, 32]",
+        instead="A transposed convolution with weights of zero and one, for factors of 2 on U85. On U55 "
+        "and U65, and for larger factors, it takes more cycles.",
+        why_exact="Every result is one value times one.",
+        function="write_shuffles",
+    ),
     Rewrite(
         id=TAILS,
         title="Do not compute places that nothing reads",

@@ -17,7 +17,12 @@ from torch import fx
 
 from workbench.engine.ethos_u.corrections.batch_norm_folding import write_line
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
-from workbench.engine.ethos_u.rewrites.quantized_calls import is_8_bits, quantized_calls, written_name
+from workbench.engine.ethos_u.rewrites.quantized_calls import (
+    conv_arguments,
+    is_8_bits,
+    quantized_calls,
+    written_name,
+)
 
 _ATEN = torch.ops.aten
 _UNPADDED = {_ATEN.conv1d.default, _ATEN.conv2d.default}
@@ -148,7 +153,7 @@ def _is_mean(reader: fx.Node, dims: int) -> bool:
 
 def _takes(module: fx.GraphModule, reader: fx.Node, line: _Line, repeats: int) -> bool:
     """Return whether a layer pads no input, and its weights stay fit for their grids."""
-    target, args = reader.target, [*reader.args, *(None,) * 7][:7]
+    target, args = reader.target, conv_arguments(reader)
     weight, bias = constant_of(module, args[1]), constant_of(module, args[2])
     if weight is None or (args[2] is not None and bias is None):
         return False

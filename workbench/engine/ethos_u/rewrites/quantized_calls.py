@@ -24,6 +24,11 @@ def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> It
             yield node
 
 
+def conv_arguments(node: fx.Node) -> list[Any]:
+    """Return what a convolution, linear or pool is called with: seven values, None for what is not."""
+    return [*node.args, *(None,) * 7][:7]
+
+
 def written_name(node: fx.Node) -> str:
     """Return the name that a node, or the one that it was made of, has in the float program."""
     name, sources = node.name, node.meta.get("from_node")

@@ -19,7 +19,7 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
-from workbench.engine.ethos_u.rewrites.quantized_calls import quantized_calls, written_name
+from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
 
 _ATEN = torch.ops.aten
 _BY_AXES = {
@@ -148,7 +148,7 @@ def write_strides(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     for conv in _convolutions(module, quantizer):
         axes = tuple(_unstrided(axis) for axis in conv.axes)
         folded = [axis for axis in axes if axis.factor > 1]
-        is_slower = _is_slow_at_layouts(quantizer) and _is_copied_more(conv, folded)
+        is_slower = is_slow_at_layouts(quantizer) and _is_copied_more(conv, folded)
         if prod(axis.outputs for axis in folded) > 1 and not is_slower:
             _write_folded(module, quantizer, _deepened(replace(conv, axes=axes)))
             done.append(written_name(conv.node))
@@ -168,7 +168,7 @@ def write_large_kernels(module: fx.GraphModule, quantizer: EthosUQuantizer) -> l
     return finished(module, done)
 
 
-def _is_slow_at_layouts(quantizer: EthosUQuantizer) -> bool:
+def is_slow_at_layouts(quantizer: EthosUQuantizer) -> bool:
     """Return whether changes of layout cost so much that copies decide: on U85."""
     return "u55" not in str(quantizer.tosa_spec).lower()
 
@@ -210,7 +210,7 @@ def _deepened(conv: _Convolution) -> _Convolution:
 def _convolutions(module: fx.GraphModule, quantizer: EthosUQuantizer) -> Iterator[_Convolution]:
     """Yield the quantized convolutions over a batch, with constant weights."""
     for node in quantized_calls(module, quantizer, *_BY_AXES):
-        given: Any = [*node.args, *(None,) * 7][:7]
+        given = conv_arguments(node)
         source, weight = given[0], constant_of(module, given[1])
         bias = constant_of(module, given[2])
         shape = source.meta["val"].shape
@@ -272,7 +272,7 @@ def padding_of(value: Any, kernel: Sequence[int], dilation: Sequence[int]) -> li
 def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Convolution) -> None:
     """Put a folded convolution in the place of a convolution, before the layout of its result."""
     last, inner = _fused_reader(conv.node), Writer(module, conv.node)
-    gathers = _is_slow_at_layouts(quantizer) and _is_outside(conv.source)
+    gathers = is_slow_at_layouts(quantizer) and _is_outside(conv.source)
     result, is_last = _Folding(inner, conv, gathers=gathers).computed()
     outer = Writer(module, last)
     if last is not conv.node:

@@ -13,7 +13,7 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, finished
-from workbench.engine.ethos_u.rewrites.quantized_calls import quantized_calls, written_name
+from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
 from workbench.engine.ethos_u.rewrites.strides import Axis, each_axis, is_tail, padding_of
 
 _ATEN = torch.ops.aten
@@ -71,7 +71,7 @@ def _elements_copied(node: fx.Node) -> int:
 def axes_of(node: fx.Node) -> Iterator[tuple[int, Axis]]:
     """Yield the axes of a convolution or pool over a batch, each with its dimension."""
     count = (_CONVOLVED | _POOLS).get(node.target, 0)
-    args: Any = [*node.args, *(None,) * 7][:7]
+    args = conv_arguments(node)
     shape = args[0].meta["val"].shape
     if len(shape) != count + 2 or node.kwargs:
         return
