@@ -1,9 +1,11 @@
 """Make deliverables of a real project, compile them for a Cortex-M55, and run them under QEMU.
 
-Usage: python check.py FOLDER [EXECUTORCH]. Every step that cannot be made ends the check with an
-error. EXECUTORCH is a checkout with its submodules flatbuffers, flatcc, gflags, json and FXdiv; it
-must be named executorch. With it, ExecuTorch's runner is built by ``workbench fvp build``, with a
-stand-in for the NPU's driver and platform where ``examples/arm/setup.sh`` was not run.
+Usage: python check.py FOLDER [EXECUTORCH [DRIVER CMSIS]]. Every step that cannot be made ends the
+check with an error. EXECUTORCH is a checkout with its submodules flatbuffers, flatcc, gflags and
+FXdiv; it must be named executorch. With it, ExecuTorch's runner is built by ``workbench fvp build``,
+with a stand-in for the platform where ``examples/arm/setup.sh`` was not run, and for the NPU's driver
+where none is given. With DRIVER and CMSIS, the runner for each Ethos-U is proven on the emulated
+board (``workbench firmware prove``): Arm's driver, ExecuTorch's runner, our firmware in neither.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from workbench.pte.program import decode
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 NEEDED = ("arm-none-eabi-gcc", "qemu-system-arm", "cmake")
 CPU = ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-O2", "-Wall", "-Werror"]
 QEMU = ["qemu-system-arm", "-M", "mps3-an547", "-nographic", "-semihosting", "-kernel"]
@@ -39,7 +42,7 @@ def run(*words: object, folder: Path) -> str:
     return done.stdout
 
 
-def deliver(folder: Path) -> Path:
+def deliver(folder: Path, target: str = "ethos-u55-128") -> Path:
     """Return the deliverables of the digits network on pictures, with integer inputs."""
     shutil.copytree(ROOT / "resources" / "samples" / "digits", folder / "digits")
     (folder / "digits" / "pics").mkdir()
@@ -52,6 +55,7 @@ def deliver(folder: Path) -> Path:
         {
             "name": "model",
             "calibration": "pics",
+            "target": target,
             "target.options.integer_io": True,
             "calibration.preprocess": "size=8,layout=gray,fold=on",
         },
@@ -79,58 +83,60 @@ def deliver_float(folder: Path) -> Path:
     return folder / "float-dist"
 
 
-def prepared(checkout: Path) -> None:
-    """Put the stand-in where the driver and platform of the NPU would be."""
+def prepared(checkout: Path, driver: Path | None, cmsis: Path | None) -> None:
+    """Put the stand-in where the platform of the NPU would be, and the driver, or one without a device."""
     scratch = checkout / "examples" / "arm" / "arm-scratch"
     if (scratch / "setup_path.sh").exists() and not (scratch / "stand-in").exists():
         return
-    scratch.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
     (scratch / "stand-in").touch()
-    stand_in = HERE / "stand_in"
+    stand_in, sdk = HERE / "stand_in", scratch / "ethos-u"
     shutil.copy(stand_in / "setup_path.sh", scratch)
-    for part in ("core_platform", "core_software"):
-        shutil.copytree(stand_in / part, scratch / "ethos-u" / part, dirs_exist_ok=True)
+    shutil.copytree(stand_in / "core_platform", sdk / "core_platform")
+    if driver is None or cmsis is None:
+        shutil.copytree(stand_in / "core_software", sdk / "core_software")
+    else:
+        (sdk / "core_software").mkdir()
+        (sdk / "core_software" / "core_driver").symlink_to(driver)
+        (sdk / "core_software" / "cmsis_6").symlink_to(cmsis)
 
 
-def execute(runner: Path, program: Path, data: bytes, folder: Path) -> str:
-    """Run a program on a runner under QEMU; outputs are in ``out-0.bin``."""
+def workbench(*words: object) -> None:
+    """Run the command line; the check ends if it fails."""
+    command = [sys.executable, "-m", "workbench", *map(str, words)]
+    if subprocess.run(command, cwd=ROOT, timeout=7200, check=False).returncode:
+        raise SystemExit(f"workbench {words[0]} {words[1]} failed.")
+
+
+def built(program: Path, checkout: Path, folder: Path, *words: object) -> Path:
+    """Return ExecuTorch's runner for a program."""
+    workbench("fvp", "build", program, "--checkout", checkout, "--out", folder, *words)
+    return folder / "arm_executor_runner"
+
+
+WORDS = ("executor_runner", "-m", "program.pte", "-i", "input.bin", "-o", "out")
+
+
+def placed(program: Path, data: bytes, folder: Path) -> Path:
+    """Write what a runner reads by semihosting; return the folder."""
     folder.mkdir()
     shutil.copy(program, folder / "program.pte")
     (folder / "input.bin").write_bytes(data)
-    words = ["executor_runner", "-m", "program.pte", "-i", "input.bin", "-o", "out"]
-    given = ",".join(f"arg={word}" for word in words)
-    command = [*QEMU[:4], "-semihosting-config", f"enable=on,target=native,{given}", "-kernel"]
-    done = subprocess.run(
-        [*command, str(runner)], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
-    return done.stdout + done.stderr
+    return folder
 
 
-def check_runner(folder: Path, checkout: Path, delegated: Path) -> None:
-    """Build ExecuTorch's runner, run a program without a delegate, and try one with one."""
-    prepared(checkout)
+def check_without_delegate(folder: Path, checkout: Path) -> None:
+    """Build ExecuTorch's runner, and run a program without a delegate."""
     dist = deliver_float(folder)
-    words = [
-        sys.executable,
-        "-m",
-        "workbench",
-        "fvp",
-        "build",
-        dist / "digits.pte",
-        "--checkout",
-        checkout,
-        "--target",
-        "ethos-u55-128",
-        "--out",
-        folder / "runner",
-    ]
-    done = subprocess.run(list(map(str, words)), cwd=ROOT, timeout=7200, check=False)
-    if done.returncode:
-        raise SystemExit("The runner was not built.")
-    runner = folder / "runner" / "arm_executor_runner"
+    runner = built(dist / "digits.pte", checkout, folder / "runner", "--target", "ethos-u55-128")
     case = decode((dist / "digits.bpte").read_bytes()).cases[0]
-    said = execute(runner, dist / "digits.pte", bytes(case.inputs[0].data), folder / "plain")
-    outputs = np.fromfile(folder / "plain" / "out-0.bin", np.float32)
+    place = placed(dist / "digits.pte", bytes(case.inputs[0].data), folder / "plain")
+    given = ",".join(f"arg={word}" for word in WORDS)
+    command = [*QEMU[:4], "-semihosting-config", f"enable=on,target=native,{given}", "-kernel", str(runner)]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
+    said = done.stdout + done.stderr
+    outputs = np.fromfile(place / "out-0.bin", np.float32)
     apart = np.abs(outputs - np.frombuffer(case.expected[0].data, np.float32)).max()
     reader = UartReader()
     reader.feed(said)
@@ -139,10 +145,21 @@ def check_runner(folder: Path, checkout: Path, delegated: Path) -> None:
     if not reader.completed or apart > 1e-5 or used > pool:
         raise SystemExit(f"The runner differs by {apart}, uses {used} of {pool} bytes:\n{said}")
     print(f"ok  runner: outputs differ by {apart:.1g}, method pool {used} of {pool} bytes used")
-    case = decode((delegated / "model.bpte").read_bytes()).cases[0]
-    said = execute(runner, delegated / "model.pte", bytes(case.inputs[0].data), folder / "delegated")
-    if "ethosu_reserve_driver_ex failed" in said:
-        print("not built here: the NPU's driver; a program with a delegate ends where it is asked")
+
+
+def check_on_emulated_board(target: str, folder: Path, checkout: Path) -> None:
+    """Build the runner of a device with Arm's driver; its firmware is proven, its outputs are equal."""
+    folder.mkdir()
+    dist = deliver(folder, target)
+    program = dist / "model.pte"
+    runner = built(program, checkout, folder / "runner")
+    case = decode((dist / "model.bpte").read_bytes()).cases[0]
+    place = placed(program, bytes(case.inputs[0].data), folder / "place")
+    words = [f"--arg={word}" for word in WORDS]
+    workbench("firmware", "prove", runner, program, "--folder", place, *words)
+    if (place / "out-0.bin").read_bytes() != bytes(case.expected[0].data):
+        raise SystemExit(f"The outputs of ExecuTorch's runner for {target} are not those of the package.")
+    print(f"ok  ExecuTorch's runner with Arm's driver, {target}: proven, output equal to every byte")
 
 
 def main() -> None:
@@ -179,10 +196,17 @@ def main() -> None:
         raise SystemExit(f"model.cmake sets no pool:\n{said}")
     print("ok  model.cmake: read by CMake")
     print("not built here: model.conf (Zephyr), model.cproject.yml (CMSIS-Toolbox)")
-    if len(sys.argv) > 2:
-        check_runner(folder, Path(sys.argv[2]).absolute(), dist)
-    else:
+    if len(sys.argv) < 3:
         print("not built here: a runner; name a checkout of ExecuTorch for it")
+        return
+    checkout, *parts = (Path(word).absolute() for word in sys.argv[2:5])
+    driver, cmsis = parts if len(parts) == 2 else (None, None)
+    prepared(checkout, driver, cmsis)
+    check_without_delegate(folder, checkout)
+    for target in TARGETS if driver else ():
+        check_on_emulated_board(target, folder / target, checkout)
+    if not driver:
+        print("not built here: the NPU's driver; name checkouts of it and of CMSIS")
 
 
 if __name__ == "__main__":

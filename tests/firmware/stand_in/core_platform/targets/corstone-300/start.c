@@ -51,5 +51,12 @@ void Reset_Handler(void) {
   exit(main(count, words));
 }
 
-__attribute__((section(".vectors"), used)) static const void *const vectors[] = {
-    &__StackTop, (void *)Reset_Handler, (void *)abort, (void *)abort, (void *)abort};
+/* The interrupt of the NPU, where there is one (npu.c). */
+__attribute__((weak)) void npu_interrupt(void) { abort(); }
+
+__attribute__((section(".vectors"), used)) static const void *const vectors[16 + 57] = {
+    [0] = &__StackTop,
+    [1] = (void *)Reset_Handler,
+    [2 ... 15 + 56] = (void *)abort,
+    [16 + 56] = (void *)npu_interrupt,
+};
