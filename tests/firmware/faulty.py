@@ -81,7 +81,8 @@ FAULTS = (
         "scratch 16 bytes too small",
         ("scratch",),
         ((_SCRATCH, _SCRATCH.replace("SCRATCH_BYTES", "SCRATCH_BYTES - 16")),),
-        equal=True,
+        # With fast memory behind it, outputs are lost.
+        equal=None,
     ),
     Fault(
         "scratch in DTCM, which the NPU does not reach",
