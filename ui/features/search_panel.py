@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from pydantic import JsonValue
 from PySide6.QtCore import QLocale, Qt, Signal
@@ -249,14 +250,14 @@ class SearchPanel(Panel):
 
     def _keep(self) -> None:
         """Record all new candidates as runs."""
-        result, project, key = self.study.found, self.study.studied, self.study.key
-        if result is None or project is None:
+        result, opened, key = self.study.found, self.study.studied, self.study.key
+        if result is None or opened is None:
             return
         new = [candidate for candidate in result.candidates if (key, candidate.number) not in self._kept]
         if new:
             self._kept.update((key, candidate.number) for candidate in new)
-            projects = [with_candidate(project, result, c) for c in new if not c.weights]
-            self.context.history.keep(projects, self.context.document.folder, "search")
+            projects = [with_candidate(opened.project, result, c) for c in new if not c.weights]
+            self.context.history.keep([replace(opened, project=one) for one in projects], "search")
 
     def _judged(self) -> SearchResult | None:
         """Return the result of the study, judged by the limits that the form shows now."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from pydantic import JsonValue
@@ -54,7 +53,7 @@ class StudyController(QObject, Generic[Found]):
         self._failure: tuple[Project, ErrorInfo] | None = None
         self.options: dict[str, JsonValue] = {}
         self.found: Found | None = None
-        self.studied: Project | None = None
+        self.studied: OpenProject | None = None
         self.is_current = False
         runner.received.connect(self._on_event)
         runner.job_changed.connect(self._on_job_changed)
@@ -85,31 +84,29 @@ class StudyController(QObject, Generic[Found]):
 
     def look(self) -> None:
         """Read the result for the present configuration."""
-        project = self._document.project
-        if project is None:
+        opened = self._document.opened_project
+        if opened is None:
             return
-        folder = self._document.folder
-        planned = self._runner.plan_of(project, folder)
+        planned = self._runner.plan_of(opened)
         if planned is None:
             self.is_current = False
             return
         try:
-            key = study_key(self._study, OpenProject(project, folder), self._cache, self.options, planned)
+            key = study_key(self._study, opened, self._cache, self.options, planned)
         except WorkbenchError:
             self.is_current = False
             return
         result = load_study(self._kind, study_folder(self._cache, key))
         self.is_current = result is not None
         if result is not None:
-            self._key, self.found, self.studied = key, result, project
+            self._key, self.found, self.studied = key, result, opened
 
     def start(self) -> None:
         """Start the study, or continue from its last result."""
-        project = self._document.project
-        if project is not None and self.job is None:
-            folder = Path(self._document.folder)
+        opened = self._document.opened_project
+        if opened is not None and self.job is None:
             self._failure = None
-            self._job = self._runner.run_study(self._study, project, folder, dict(self.options))
+            self._job = self._runner.run_study(self._study, opened, dict(self.options))
             self.changed.emit()
 
     def pause(self) -> None:
@@ -137,7 +134,7 @@ class StudyController(QObject, Generic[Found]):
         if job is None or result is None:
             return
         self._job = event.job
-        self.found, self.studied, self._key = result, job.project, event.key
+        self.found, self.studied, self._key = result, job.opened, event.key
         self.is_current = job.project == self._document.project
         self.changed.emit()
 

@@ -478,9 +478,9 @@ class SimulatorPanel(ResultPanel):
     def _on_build_wanted(self, options: dict[str, JsonValue]) -> None:
         checkout = str(options["checkout"])
         self._change(lambda s: s.model_copy(update={"executorch": checkout}))
-        project = self.context.document.project
-        if project is not None:
-            self.context.runner.run_study("runner", project, self.context.document.folder, options)
+        opened = self.context.document.opened_project
+        if opened is not None:
+            self.context.runner.run_study("runner", opened, options)
 
     def _on_job_changed(self, job: Job) -> None:
         is_run = not job.study and job.stage == "run"
