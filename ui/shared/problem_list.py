@@ -129,7 +129,7 @@ class Column(IntEnum):
 SEVERITY_WORDS = {"error": "Error", "warning": "Warning"}
 
 
-def _place(problem: Problem) -> str:
+def _place_text(problem: Problem) -> str:
     where = problem.where
     return "" if where is None else "rule" if where.kind == "rule" else str(where)
 
@@ -141,7 +141,7 @@ def _describe(problem: Problem) -> str:
 PROBLEM_COLUMNS: tuple[sortable_table.Column[Problem], ...] = (
     sortable_table.Column("", lambda problem: ""),
     sortable_table.Column("Problem", lambda problem: f"{problem.message} {problem.hint}".strip()),
-    sortable_table.Column("Where", _place),
+    sortable_table.Column("Where", _place_text),
     sortable_table.Column("From", lambda problem: problem.source),
 )
 

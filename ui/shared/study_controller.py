@@ -20,13 +20,13 @@ from workbench.protocol import Event, StageFailed, StudyProgress
 from workbench.studies import STUDIES_BY_ID
 from workbench.studies.documents import load_study, study_folder, study_key
 
-Found = TypeVar("Found", bound=Frozen)
+StudyResult = TypeVar("StudyResult", bound=Frozen)
 
 
-class StudyController(QObject, Generic[Found]):
+class StudyController(QObject, Generic[StudyResult]):
     """Tracks one kind of study of the open project.
 
-    ``found`` is the result for the present configuration. If there is none, it is the result of
+    ``result`` is the result for the present configuration. If there is none, it is the result of
     an earlier configuration, and ``is_current`` is False.
 
     Signals:
@@ -38,7 +38,7 @@ class StudyController(QObject, Generic[Found]):
     def __init__(
         self,
         study: StudyId,
-        kind: type[Found],
+        kind: type[StudyResult],
         document: Document,
         runner: Runner,
         cache: Cache,
@@ -52,7 +52,7 @@ class StudyController(QObject, Generic[Found]):
         self._foreign: set[str] = set()
         self._failure: tuple[Project, ErrorInfo] | None = None
         self.options: dict[str, JsonValue] = {}
-        self.found: Found | None = None
+        self.result: StudyResult | None = None
         self.studied: OpenProject | None = None
         self.is_current = False
         runner.received.connect(self._on_event)
@@ -99,7 +99,7 @@ class StudyController(QObject, Generic[Found]):
         result = load_study(self._kind, study_folder(self._cache, key))
         self.is_current = result is not None
         if result is not None:
-            self._key, self.found, self.studied = key, result, opened
+            self._key, self.result, self.studied = key, result, opened
 
     def start(self) -> None:
         """Start the study, or continue from its last result."""
@@ -118,7 +118,7 @@ class StudyController(QObject, Generic[Found]):
         """Reset for another project. Jobs of the former project are not shown."""
         self._foreign.update(job.id for job in self._runner.running)
         self._job, self._failure = "", None
-        self.found, self.studied, self.is_current, self._key = None, None, False, ""
+        self.result, self.studied, self.is_current, self._key = None, None, False, ""
         self.changed.emit()
 
     def _on_event(self, event: Event) -> None:
@@ -134,7 +134,7 @@ class StudyController(QObject, Generic[Found]):
         if job is None or result is None:
             return
         self._job = event.job
-        self.found, self.studied, self._key = result, job.opened, event.key
+        self.result, self.studied, self._key = result, job.opened, event.key
         self.is_current = job.project == self._document.project
         self.changed.emit()
 

@@ -366,7 +366,7 @@ class SuggestionController(QObject):
             return last.suggestions
         self.study.look()
         suggestions = self._suggestions(opened, program, folder)
-        studied = self.study.found
+        studied = self.study.result
         self._seen = _CompiledState(folder, opened, program, suggestions, departs, studied)
         if last is not None and last.folder != folder:
             self._measure(last, self._seen)
@@ -383,9 +383,9 @@ class SuggestionController(QObject):
     def _on_studied(self) -> None:
         """Compute the suggestions anew when the study has other figures."""
         seen = self._seen
-        if seen is not None and self.study.found is not seen.studied:
+        if seen is not None and self.study.result is not seen.studied:
             suggestions = self._suggestions(seen.opened, seen.program, seen.folder)
-            self._seen = replace(seen, suggestions=suggestions, studied=self.study.found)
+            self._seen = replace(seen, suggestions=suggestions, studied=self.study.result)
             self.changed.emit()
 
     def apply(self, suggestion: Suggestion) -> None:
@@ -431,7 +431,7 @@ class SuggestionController(QObject):
 
     def _measurements(self) -> Measurements:
         context = self._context
-        sensitivity = self.study.found if self.study.is_current else None
+        sensitivity = self.study.result if self.study.is_current else None
         folder = context.result("calibrate")
         calibrated = context.load(CalibrateResult, "calibrate")
         try:

@@ -396,7 +396,7 @@ class RejectedController(QObject):
         self._desk.start()
 
     def _on_job_changed(self, job: Job) -> None:
-        result = self._desk.found
+        result = self._desk.result
         if job.study != "blame" or job.state != "done" or result is None:
             return
         if not result.reason:

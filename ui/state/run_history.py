@@ -46,10 +46,10 @@ class RunHistory(QThread):
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._stopping = False
         self._runner: Runner | None = None
-        self._kept: set[tuple[str, ...]] = set()
+        self._recorded: set[tuple[str, ...]] = set()
         self._foreign: set[str] = set()
         self._path: Path | None = None
-        self._told: ErrorInfo | None = None
+        self._reported: ErrorInfo | None = None
         self.runs: tuple[Run, ...] = ()
         self._read.connect(self._take)
 
@@ -71,7 +71,7 @@ class RunHistory(QThread):
         if project == self._path and is_same:
             return
         self._path = project
-        self._kept.clear()
+        self._recorded.clear()
 
         def task(before: History) -> History:
             from workbench.history.store import History, history_path
@@ -120,9 +120,9 @@ class RunHistory(QThread):
             except WorkbenchError as error:
                 self.troubled.emit(error)
                 continue
-            if history.problem is not None and history.problem != self._told:
+            if history.problem is not None and history.problem != self._reported:
                 self.troubled.emit(WorkbenchError([history.problem]))
-            self._told = history.problem
+            self._reported = history.problem
             self._read.emit(runs)
         history.close()
 
@@ -131,9 +131,9 @@ class RunHistory(QThread):
         states = [planned.plan.of(stage) for stage in _TOLD_BY]
         keys = tuple(stage.key for stage in states if stage.state == "cached")
         is_told = any(s.state == "cached" for s in states if s.id in {"evaluate", "run"})
-        is_new = is_told and keys not in self._kept
+        is_new = is_told and keys not in self._recorded
         if is_new and planned.project is document.project:
-            self._kept.add(keys)
+            self._recorded.add(keys)
             self.keep([planned.opened], planned=planned.plan)
 
     def _on_opened(self, document: Document) -> None:

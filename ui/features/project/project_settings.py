@@ -214,7 +214,7 @@ class ProjectSettingsDialog(QDialog):
         Raises:
             WorkbenchError: a value is invalid.
         """
-        if texts := self._given():
+        if texts := self._changed_settings():
             project = settings.changed(project, texts)
         if self._board != self._opened.project.board:
             project = boards.put(replace(self._opened, project=project), self._board)
@@ -300,7 +300,7 @@ class ProjectSettingsDialog(QDialog):
             lines.append(text)
         self.problems.setText("<br>".join(lines))
 
-    def _given(self) -> dict[str, Any]:
+    def _changed_settings(self) -> dict[str, Any]:
         """Return the changed settings; an emptied data source takes its parts with it."""
         texts: dict[str, Any] = self.texts()
         for group in ("calibration", "evaluation.data"):
@@ -417,7 +417,7 @@ class ProjectSettingsDialog(QDialog):
         self.check()
 
     def _on_accepted(self) -> None:
-        changed = [*self._given()]
+        changed = [*self._changed_settings()]
         if self._board != self._opened.project.board or self._choice != self._opened.project.target:
             changed.append("target")
         if changed:
