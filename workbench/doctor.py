@@ -140,7 +140,7 @@ def _runners(settings: MachineSettings) -> Iterator[Finding]:
             info = error.infos[0]
             yield Finding(name=name, state="different", why=info.message, remedy=info.hint)
         else:
-            yield Finding(name=name, state="ok", version=_told(runner))
+            yield Finding(name=name, state="ok", version=_runner_text(runner))
     if not settings.runners:
         yield Finding(
             name="runner",
@@ -151,7 +151,7 @@ def _runners(settings: MachineSettings) -> Iterator[Finding]:
         )
 
 
-def _told(runner: RunnerElf) -> str:
+def _runner_text(runner: RunnerElf) -> str:
     npu = " or ".join(f"Ethos-{family.upper()}" for family in runner.families) or "unknown NPU"
     memory = {True: "dedicated SRAM", False: "shared SRAM", None: "unknown memory mode"}
     serving = ", several samples per start" if runner.serves else ""
@@ -203,14 +203,14 @@ _WHY = (
 
 def compiler_findings() -> tuple[Finding, Finding]:
     """Return whether the compiler is installed, and a container runtime; nothing is downloaded."""
-    return _found(COMPILER, _WHY, f"Build it from source, or use the container: {IMAGE}."), _found(
+    return _finding(COMPILER, _WHY, f"Build it from source, or use the container: {IMAGE}."), _finding(
         CONTAINER_TOOL,
         (f"runs the compiler's container: {IMAGE}, or {ZDLC_IMAGE} with an account at icr.io"),
         f"Install Docker, then: docker pull {IMAGE}",
     )
 
 
-def _found(name: str, why: str, remedy: str) -> Finding:
+def _finding(name: str, why: str, remedy: str) -> Finding:
     path = shutil.which(name)
     return Finding(
         name=name,

@@ -261,7 +261,7 @@ class EngineProcess:
     def _follow(self, event: Event) -> None:
         if isinstance(event, StageStarted):
             # Of two at a time, the earlier one is in a copy of the engine.
-            self._stage = max(self._stage, event.stage, key=_place)
+            self._stage = max(self._stage, event.stage, key=_position)
             self._largest = event.largest
         elif isinstance(event, JobFinished):
             self._stage = ""
@@ -314,7 +314,7 @@ class EngineProcess:
         return f", perhaps for want of memory{tensor}"
 
 
-def _place(stage: str) -> int:
+def _position(stage: str) -> int:
     """Return the place of a stage in the order of a run; -1 for none."""
     return STAGE_IDS.index(stage) if is_stage(stage) else -1
 

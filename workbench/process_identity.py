@@ -23,13 +23,13 @@ _NAME = re.compile(r"(?P<pid>\d+)-(?P<place>[0-9a-f]{8})")
 
 def own_name() -> str:
     """Return the name of this process: its number, and a digest of where that is unique."""
-    return f"{os.getpid()}-{_place()}"
+    return f"{os.getpid()}-{_host_digest()}"
 
 
 def has_ended(name: str) -> bool:
     """Return whether the process of a name is known to have ended; never for one elsewhere."""
     match = _NAME.fullmatch(name)
-    return match is not None and match["place"] == _place() and not is_running(int(match["pid"]))
+    return match is not None and match["place"] == _host_digest() and not is_running(int(match["pid"]))
 
 
 def lock_file(path: Path) -> None:
@@ -101,7 +101,7 @@ def remove_if_free(path: Path) -> bool:
 
 
 @cache
-def _place() -> str:
+def _host_digest() -> str:
     """Return a digest of the host, its boot and the namespace of process numbers."""
     parts = [socket.gethostname()]
     for read in (_boot, _namespace):

@@ -47,12 +47,16 @@ def shared_results(tmp_path_factory):
 
 @pytest.fixture
 def engine(tmp_path, request):
-    """An engine; ``shared_results(False)`` takes a test of a marked file out."""
+    """An engine; ``shared_results(False)`` takes a test of a marked file out.
+
+    Stages of ``shared_results(own=...)`` are computed by the test itself.
+    """
     from tests.engine.in_process import Engine
 
     marker = request.node.get_closest_marker("shared_results")
     shares = marker is not None and marker.args != (False,)
-    made = Engine(tmp_path, request.getfixturevalue("shared_results") if shares else None)
+    own = frozenset(marker.kwargs.get("own", ())) if shares else frozenset()
+    made = Engine(tmp_path, request.getfixturevalue("shared_results") if shares else None, own)
     yield made
     made.close()
 

@@ -76,11 +76,12 @@ class Engine:
     """One server in a thread; ``run`` returns the outcome of a job.
 
     With ``shared``, what another test has computed under the same key is taken from there, and
-    what is new is put there: for the stages that depend on nothing else.
+    what is new is put there: for the stages that depend on nothing else, but for ``own`` ones.
     """
 
     folder: Path
     shared: Shared | None = None
+    own: frozenset[str] = frozenset()
     events: list = field(default_factory=list)
     _asked: Project | None = None
 
@@ -120,14 +121,19 @@ class Engine:
         """Link the shared results of a project into the own cache."""
         planned = plan(OpenProject(project, self.folder), self.cache)
         for stage in planned.stages:
-            if stage.id in _shared_stages(project):
+            if stage.id in self._shared_stages(project):
                 _link(stage.key, self.shared.cache, self.cache)
 
     def _share(self, project: Project) -> None:
         """Link what the last job computed into the shared cache."""
         for event in self.events:
-            if isinstance(event, StageFinished) and event.stage in _shared_stages(project):
+            if isinstance(event, StageFinished) and event.stage in self._shared_stages(project):
                 _link(event.key, self.cache, self.shared.cache)
+
+    def _shared_stages(self, project: Project) -> frozenset[str]:
+        """Return the stages whose results are shared; that of NNPA asks the machine's compiler."""
+        is_ethos_u = project.target.id.startswith("ethos-u")
+        return (SHARED_FOR_ETHOS_U if is_ethos_u else SHARED_STAGES) - self.own
 
     def send(self, command) -> None:
         if self.shared and isinstance(command, RunUntil | RunStudy):
@@ -182,12 +188,6 @@ class Engine:
         self._thread.join(30)
         self._lines.close()
         os.close(self._write)
-
-
-def _shared_stages(project: Project) -> frozenset[str]:
-    """Return the stages whose results are shared; that of NNPA asks the machine's compiler."""
-    is_ethos_u = project.target.id.startswith("ethos-u")
-    return SHARED_FOR_ETHOS_U if is_ethos_u else SHARED_STAGES
 
 
 def _link(key: str, source: Cache, target: Cache) -> None:

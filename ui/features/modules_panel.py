@@ -52,7 +52,7 @@ class ModuleTree(QTreeView):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self._wanted: dict[Column, int] = {}
+        self._content_widths: dict[Column, int] = {}
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         digit = event.key() - Qt.Key.Key_0
@@ -71,27 +71,27 @@ class ModuleTree(QTreeView):
         super().resizeEvent(event)
         self._share_width()
 
-    def set_widths(self, wanted: Mapping[Column, float]) -> None:
+    def set_widths(self, widths: Mapping[Column, float]) -> None:
         """Set the widths of the column texts [px]."""
-        self._wanted = {column: int(width) + _PAD_PX for column, width in wanted.items()}
+        self._content_widths = {column: int(width) + _PAD_PX for column, width in widths.items()}
         self._share_width()
 
     def _share_width(self) -> None:
         """Fit columns to their texts. If space is short, elide types, then names, then configs."""
-        given = {c: min(max(w, _LEAST_PX[c]), _WIDEST_PX) for c, w in self._wanted.items()}
-        if Column.PARAMETERS in given:
+        widths = {c: min(max(w, _LEAST_PX[c]), _WIDEST_PX) for c, w in self._content_widths.items()}
+        if Column.PARAMETERS in widths:
             # It is never narrowed, so that it has room for its title in every font.
             title = self.header().sectionSizeHint(Column.PARAMETERS)
-            given[Column.PARAMETERS] = max(given[Column.PARAMETERS], title)
+            widths[Column.PARAMETERS] = max(widths[Column.PARAMETERS], title)
         room = self.viewport().width()
-        for column in (Column.TYPE, Column.MODULE, Column.CONFIG) if given else ():
-            over = sum(given.values()) - room
-            given[column] = max(_LEAST_PX[column], given[column] - max(over, 0))
-            if column == Column.TYPE and over > 0 and given[column] < _NARROWEST_TYPE_PX:
-                given[column] = 0
-        self.setColumnHidden(Column.TYPE, given.get(Column.TYPE, 1) == 0)
-        for column, width in given.items():
-            rest = max(room - sum(given.values()), 0) if column == Column.MODULE else 0
+        for column in (Column.TYPE, Column.MODULE, Column.CONFIG) if widths else ():
+            over = sum(widths.values()) - room
+            widths[column] = max(_LEAST_PX[column], widths[column] - max(over, 0))
+            if column == Column.TYPE and over > 0 and widths[column] < _NARROWEST_TYPE_PX:
+                widths[column] = 0
+        self.setColumnHidden(Column.TYPE, widths.get(Column.TYPE, 1) == 0)
+        for column, width in widths.items():
+            rest = max(room - sum(widths.values()), 0) if column == Column.MODULE else 0
             self.header().resizeSection(column, width + rest)
 
 
@@ -132,8 +132,8 @@ class ModulesPanel(Panel):
         self._widths = dict.fromkeys(Column, 0.0)
         self._annotations: Sequence[NodeAnnotation] = ()
         self._report = QuantizerReport()
-        self._made_of: tuple[object, ...] = (None, None, None)
-        self._made: Chips = ({}, {}, {})
+        self._chip_sources: tuple[object, ...] = (None, None, None)
+        self._known_chips: Chips = ({}, {}, {})
         self._fitted: Chips | None = None
 
     def refresh(self) -> None:
@@ -246,15 +246,15 @@ class ModulesPanel(Panel):
         resolution = self.context.model_index.resolution
         rules = project.rules if project else ()
         # Results of other stages change nothing here, and each of them refreshes the panel.
-        made_of = (rules, resolution, self._annotations)
-        if any(new is not old for new, old in zip(made_of, self._made_of, strict=True)):
+        sources = (rules, resolution, self._annotations)
+        if any(new is not old for new, old in zip(sources, self._chip_sources, strict=True)):
             notes = self._report.notes(resolution.nodes)
             configs = applied_to_modules(notes, resolution.nodes, resolution.modules)
             reasons = {path: why(e, rules, path) for path, e in configs.items()}
             # The report may be there before the graph that the rules are resolved on.
             marks = differences(self._annotations, resolution.nodes)
-            self._made_of, self._made = made_of, (configs, reasons, marks)
-        return self._made
+            self._chip_sources, self._known_chips = sources, (configs, reasons, marks)
+        return self._known_chips
 
     def _measure_modules(self) -> None:
         """Measure the columns that do not depend on configs."""

@@ -116,7 +116,7 @@ class SamplePanel(Panel):
     def refresh(self) -> None:
         if self.study.options:
             self.study.look()
-        job, result = self.study.job, self.study.found
+        job, result = self.study.job, self.study.result
         self._fill_tensors()
         self._show_ready()
         self.show_button.setText("Running\u2026" if job is not None else "Show")
@@ -176,7 +176,7 @@ class SamplePanel(Panel):
         self._show_ready()
 
     def _show_ready(self) -> None:
-        is_empty = self.study.found is None
+        is_empty = self.study.result is None
         self.chosen.setVisible(is_empty)
         self.chosen.setText(SHOW_TEXT.format(self._tensor) if self._tensor else EMPTY_TEXT)
         self._split.setVisible(not is_empty)
@@ -275,7 +275,7 @@ class SamplePanel(Panel):
         )
         channel = self.channel.value() if self.channel.value() >= 0 else None
         sides = [s for s in SIDES if s in shown and not (is_difference and s == "float")]
-        self._place(sides)
+        self._arrange_pictures(sides)
         missing = [TITLES[side] for side in SIDES if values and side not in values]
         self.scale.render_limits(limits, f"not computed: {', '.join(missing)}" if missing else "")
         self.scale.setVisible(bool(drawn))
@@ -287,7 +287,7 @@ class SamplePanel(Panel):
         self.histogram.setVisible(bool(values))
         self.histogram.render_sides(shown, limits)
 
-    def _place(self, sides: Sequence[str]) -> None:
+    def _arrange_pictures(self, sides: Sequence[str]) -> None:
         """Put the pictures of some sides beside one another, all of the same size."""
         grid = self._pictures
         for part in (*self.titles.values(), *self.maps.values(), self.scale):

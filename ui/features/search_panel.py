@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from pydantic import JsonValue
 from PySide6.QtCore import QLocale, Qt, Signal
@@ -176,12 +177,12 @@ class SearchPanel(Panel):
         self._dots: list[Candidate] = []
         self._front: list[Candidate] = []
         self._chosen: Candidate | None = None
-        self._kept: set[tuple[str, int]] = set()
+        self._recorded: set[tuple[str, int]] = set()
         self.study = StudyController(
             "search", SearchResult, context.document, context.runner, context.session.cache, self
         )
         self.study.changed.connect(self._on_found)
-        context.document.opened.connect(self._kept.clear)
+        context.document.opened.connect(self._recorded.clear)
         self.limits = LimitForm(self)
         self.limits.limited.connect(lambda: self._mark("state"))
         self.start = QPushButton("Search", self)
@@ -249,18 +250,18 @@ class SearchPanel(Panel):
 
     def _keep(self) -> None:
         """Record all new candidates as runs."""
-        result, project, key = self.study.found, self.study.studied, self.study.key
-        if result is None or project is None:
+        result, opened, key = self.study.result, self.study.studied, self.study.key
+        if result is None or opened is None:
             return
-        new = [candidate for candidate in result.candidates if (key, candidate.number) not in self._kept]
+        new = [candidate for candidate in result.candidates if (key, candidate.number) not in self._recorded]
         if new:
-            self._kept.update((key, candidate.number) for candidate in new)
-            projects = [with_candidate(project, result, c) for c in new if not c.weights]
-            self.context.history.keep(projects, self.context.document.folder, "search")
+            self._recorded.update((key, candidate.number) for candidate in new)
+            projects = [with_candidate(opened.project, result, c) for c in new if not c.weights]
+            self.context.history.keep([replace(opened, project=one) for one in projects], "search")
 
     def _judged(self) -> SearchResult | None:
         """Return the result of the study, judged by the limits that the form shows now."""
-        result = self.study.found
+        result = self.study.result
         if result is None:
             return None
         result = result.model_copy(update={"limits": self.limits.chosen()})
@@ -311,7 +312,7 @@ class SearchPanel(Panel):
 
     def _accuracy_name(self) -> str:
         """Return the name of the figure that candidates are, or will be, compared by."""
-        result = self.study.found
+        result = self.study.result
         candidates = result.candidates if result is not None else ()
         named = next((c.accuracy_name for c in candidates if c.figures), "")
         project = self.context.document.project
@@ -368,7 +369,7 @@ class SearchPanel(Panel):
             "",
             "Changes to the present rules:",
         ]
-        result = self.study.found
+        result = self.study.result
         units = {unit.name: unit for unit in result.units} if result else {}
         changed = []
         for name, config in candidate.choices.items():
@@ -401,7 +402,7 @@ class SearchPanel(Panel):
         self.study.start()
 
     def _on_apply(self) -> None:
-        result, candidate = self.study.found, self._chosen
+        result, candidate = self.study.result, self._chosen
         if result is None or candidate is None:
             return
         if candidate.weights:

@@ -133,7 +133,7 @@ class SensitivityPanel(Panel):
         return side
 
     def _show_found(self) -> None:
-        result, job = self.study.found, self.study.job
+        result, job = self.study.result, self.study.job
         has_more = result is not None and self.study.is_current and result.samples > 0
         is_done = has_more and result is not None and result.samples >= self.samples.value()
         self.measure.setText("Pause" if job else "Continue" if has_more and not is_done else "Measure")
@@ -176,7 +176,7 @@ class SensitivityPanel(Panel):
         return "\n".join((self._shown[row].unit.name, *self._about(self._shown[row])))
 
     def _about(self, unit: UnitSensitivity) -> list[str]:
-        result = self.study.found
+        result = self.study.result
         assert result is not None
         lines = [
             f"only this quantized: {decibel(unit.only.sqnr_db)}",

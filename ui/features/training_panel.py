@@ -305,7 +305,7 @@ class TrainingPanel(Panel):
         return scroll
 
     def _show_found(self) -> None:
-        result, job = self.study.found, self.study.job
+        result, job = self.study.result, self.study.job
         project = self.context.document.project
         begun = result is not None and self.study.is_current and bool(result.epochs)
         over = (
@@ -353,7 +353,7 @@ class TrainingPanel(Panel):
         return text
 
     def _show_weights(self) -> None:
-        result, project = self.study.found, self.context.document.project
+        result, project = self.study.result, self.context.document.project
         name = result.file_name if result is not None and result.best else ""
         used = project.trained_weights if project is not None else None
         ready = bool(name) and self.study.is_current and self.study.job is None
@@ -370,7 +370,7 @@ class TrainingPanel(Panel):
 
     def _weights(self) -> str | None:
         """Save the best weights beside the project and return the file name; None on error."""
-        result, document = self.study.found, self.context.document
+        result, document = self.study.result, self.context.document
         if result is None:
             return None
         folder = study_folder(self.context.session.cache, self.study.key)

@@ -17,7 +17,6 @@ from workbench.deploy.fitting import Fit, of_results, sentence
 from workbench.errors import WorkbenchError
 from workbench.outcome_page import memory_bars
 from workbench.project.model import TargetChoice
-from workbench.project.opened import OpenProject
 
 
 class BoardFitReader:
@@ -29,14 +28,13 @@ class BoardFitReader:
 
     def read(self) -> Fit | None:
         """Return the fit; None without a board or without a current program."""
-        document = self._context.document
-        project, results = document.project, self._context.result("lower")
-        if project is None or results is None or not project.board:
+        opened, results = self._context.document.opened_project, self._context.result("lower")
+        if opened is None or results is None or not opened.project.board:
             return None
-        key = (results, project.board, project.target)
+        key = (results, opened.project.board, opened.project.target)
         if self._read[0] != key:
             try:
-                self._read = (key, of_results(OpenProject(project, document.folder), results))
+                self._read = (key, of_results(opened, results))
             except (OSError, WorkbenchError):
                 return None
         return self._read[1]

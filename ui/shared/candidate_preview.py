@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, Signal
 
@@ -52,15 +52,14 @@ class CandidatePreview(QObject):
 
     def begin(self, label: str, after: Project) -> None:
         """Run a candidate. The open project does not change."""
-        before = self._document.project
-        if before is None:
+        opened = self._document.opened_project
+        if opened is None:
             return
-        self.candidate, self._failure = Candidate(label, before, after), None
-        folder = self._document.folder
-        for project in (before, after):
-            offered = target_of(project.target.id).stages
+        self.candidate, self._failure = Candidate(label, opened.project, after), None
+        for one in (opened, replace(opened, project=after)):
+            offered = target_of(one.project.target.id).stages
             stages = [stage for stage in _STAGES if stage in offered]
-            self._runner.run_until(project, folder, stages, set())
+            self._runner.run_until(one, stages, set())
         self.changed.emit()
 
     @property

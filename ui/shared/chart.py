@@ -153,7 +153,7 @@ class Chart(QWidget):
         self.plot.setMenuEnabled(False)
         self.plot.disableAutoRange()
         self.labels = {"bottom": bottom, "left": left}
-        self.tell: Callable[[QPointF], str] = lambda _place: ""
+        self.tell: Callable[[QPointF], str] = lambda _position: ""
         self._hover_text = ""
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)

@@ -169,9 +169,9 @@ class PanelContext:
 
     def run_to(self, stage_id: StageId) -> None:
         """Run all stages up to a stage."""
-        project = self.document.project
-        if project is not None:
-            self.runner.run_until(project, self.document.folder, [stage_id], self.finished_stages())
+        opened = self.document.opened_project
+        if opened is not None:
+            self.runner.run_until(opened, [stage_id], self.finished_stages())
 
     def finished_stages(self) -> set[StageId]:
         """Return the stages with a current result.
@@ -184,8 +184,8 @@ class PanelContext:
 
     def is_planned(self) -> bool:
         """Return whether the states of the stages are those of the project as it is now."""
-        project = self.document.project
-        return project is not None and self.runner.plan_of(project, self.document.folder) is not None
+        opened = self.document.opened_project
+        return opened is not None and self.runner.plan_of(opened) is not None
 
     def load(self, kind: type[Result], stage_id: StageId) -> Result | None:
         """Return a stage's current result; None if there is none or it cannot be read."""

@@ -56,8 +56,7 @@ class PrecisionMenu:
 
     def _offer(self, menu: QMenu, kind: RuleKind, give: Callable[[str], object], keys: int = 0) -> None:
         menu.setToolTipsVisible(True)
-        document = self._context.document
-        for number, offer in enumerate(offers(document.project, document.folder, kind), 1):
+        for number, offer in enumerate(offers(self._context.document.opened_project, kind), 1):
             key = f"\t{number}" if number <= keys else ""
             action = menu.addAction(f"{offer.title}{key}", partial(give, offer.config))
             action.setEnabled(not offer.refusal)
@@ -79,15 +78,11 @@ def ask_config(
 ) -> None:
     """Ask for a custom config, starting with ``config``; ``give`` receives it."""
     document = context.document
-    project = document.project
-    if project is None:
+    opened = document.opened_project
+    if opened is None:
         return
     dialog = ConfigDialog(
-        subject,
-        config,
-        lambda c: refusal(project, kind, c),
-        window,
-        offered(project, document.folder, "observer"),
+        subject, config, lambda c: refusal(opened.project, kind, c), window, offered(opened, "observer")
     )
     dialog.chosen.connect(give)
     dialog.preset_named.connect(

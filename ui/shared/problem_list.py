@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from PySide6.QtCore import QObject, Qt
@@ -20,7 +19,6 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.labels import operator_name
 from workbench.pipeline.resolution import warnings
 from workbench.project import plugins
-from workbench.project.model import Project
 from workbench.project.opened import OpenProject
 from workbench.project.rules import Resolution
 from workbench.targets import target_of
@@ -49,8 +47,7 @@ def of_info(info: ErrorInfo, source: str, severity: Literal["error", "warning"])
 
 
 def project_problems(
-    project: Project,
-    folder: Path,
+    opened: OpenProject,
     graph: GraphSnapshot | None,
     resolution: Resolution,
     prepared: PrepareResult | None = None,
@@ -58,27 +55,22 @@ def project_problems(
     """Yield the problems of a project, without running anything.
 
     Args:
-        project: The project.
-        folder: Base of its relative paths.
+        opened: The project.
         graph: The exported graph; without it, matches are not checked and no forecasts are made.
         resolution: What the rules decide for the graph.
         prepared: The quantizer's report; no forecasts are made for operators that it left in float.
     """
+    project = opened.project
     try:
         target = target_of(project.target.id)
     except WorkbenchError as error:
         yield from (of_info(info, "Target", "error") for info in error.infos)
         return
-    checked = target.check(project.target, folder)
-    problems, warnings_of = (
-        boards.problems(OpenProject(project, folder)),
-        boards.warnings_of(OpenProject(project, folder)),
-    )
-    own = plugins.problems(OpenProject(project, folder))
+    checked = target.check(project.target, opened.folder)
     yield from (of_info(info, "Target", "error") for info in checked)
-    yield from (of_info(info, "Board", "error") for info in problems)
-    yield from (of_info(info, "Board", "warning") for info in warnings_of)
-    yield from (of_info(info, "Rules", "error") for info in own)
+    yield from (of_info(info, "Board", "error") for info in boards.problems(opened))
+    yield from (of_info(info, "Board", "warning") for info in boards.warnings_of(opened))
+    yield from (of_info(info, "Rules", "error") for info in plugins.problems(opened))
     for rule in project.rules:
         if not rule.enabled:
             continue
@@ -87,7 +79,7 @@ def project_problems(
         if reason := target.refusal(project.target, config, rule.kind):
             text = f"{rule_words(rule)}: {reason}"
             yield Problem("error", text, "", where, "Rules", code="rule-not-supported")
-    for info in warnings(OpenProject(project, folder), graph, resolution, prepared, rule_words):
+    for info in warnings(opened, graph, resolution, prepared, rule_words):
         yield of_info(info, _source(info.where), "warning")
 
 
@@ -137,7 +129,7 @@ class Column(IntEnum):
 SEVERITY_WORDS = {"error": "Error", "warning": "Warning"}
 
 
-def _place(problem: Problem) -> str:
+def _place_text(problem: Problem) -> str:
     where = problem.where
     return "" if where is None else "rule" if where.kind == "rule" else str(where)
 
@@ -149,7 +141,7 @@ def _describe(problem: Problem) -> str:
 PROBLEM_COLUMNS: tuple[sortable_table.Column[Problem], ...] = (
     sortable_table.Column("", lambda problem: ""),
     sortable_table.Column("Problem", lambda problem: f"{problem.message} {problem.hint}".strip()),
-    sortable_table.Column("Where", _place),
+    sortable_table.Column("Where", _place_text),
     sortable_table.Column("From", lambda problem: problem.source),
 )
 

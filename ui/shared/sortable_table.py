@@ -278,7 +278,7 @@ class FigureView(QTableView):
         self._is_programmatic = False
         self._widest_px = widest_px
         # Widths that the columns need; none after the user has changed one.
-        self._wanted: list[int] = []
+        self._content_widths: list[int] = []
         # Widths of the whole texts, which columns take where there is room for more.
         self._whole: list[int] = []
         self._is_sizing = False
@@ -321,14 +321,14 @@ class FigureView(QTableView):
         header.setStretchLastSection(self._has_texts(model.columnCount() - 1))
         self._is_sizing = False
         looked_at = range(0, model.rowCount(), max(1, model.rowCount() // _LOOKED_AT))
-        self._wanted, self._whole = [], []
+        self._content_widths, self._whole = [], []
         for column in range(model.columnCount()):
             texts = model.texts(column, looked_at)
             # Only the longest texts are measured; measuring every cell is slow.
             longest = sorted(texts, key=len)[-3:]
             text_px = max((metrics.horizontalAdvance(text) for text in longest), default=0)
             wanted = max(text_px + _PAD_PX, header.sectionSizeHint(column) + _HEADER_PX)
-            self._wanted.append(min(wanted, self._widest_px))
+            self._content_widths.append(min(wanted, self._widest_px))
             self._whole.append(wanted)
         self._share_width()
 
@@ -387,9 +387,9 @@ class FigureView(QTableView):
         is_empty = not self._figures.rowCount()
         # Without rows there is nothing to scroll to.
         self.setHorizontalScrollBarPolicy(policy.ScrollBarAlwaysOff if is_empty else policy.ScrollBarAsNeeded)
-        shown = [w for c, w in enumerate(self._wanted) if not self.isColumnHidden(c)]
+        shown = [w for c, w in enumerate(self._content_widths) if not self.isColumnHidden(c)]
         missing = sum(shown) - self.viewport().width()
-        widths = list(self._wanted)
+        widths = list(self._content_widths)
         texts = [column for column in range(len(widths)) if self._has_texts(column)]
         spare = sum(max(widths[c] - _LEAST_TEXT_PX, 0) for c in texts)
         # A table of many figures scrolls in any case: cut names would not spare that.
@@ -400,7 +400,7 @@ class FigureView(QTableView):
         missing = _narrow(widths, yielding, _LEAST_YIELDING_PX, missing)
         missing = _narrow(widths, others, _LEAST_TEXT_PX, missing)
         for column in texts:
-            if missing < 0 and not self.isColumnHidden(column) and self._wanted:
+            if missing < 0 and not self.isColumnHidden(column) and self._content_widths:
                 wider = min(self._whole[column], widths[column] - missing)
                 missing += max(wider - widths[column], 0)
                 widths[column] = max(wider, widths[column])
@@ -422,7 +422,7 @@ class FigureView(QTableView):
     def _on_section_resized(self, column: int, _before: int, _now: int) -> None:
         # Qt itself resizes a last column that takes the rest.
         if not self._is_sizing and column < self.model().columnCount() - 1:
-            self._wanted = []
+            self._content_widths = []
 
     def _on_selection_changed(self) -> None:
         if not self._is_programmatic:

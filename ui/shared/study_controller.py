@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from pydantic import JsonValue
@@ -21,13 +20,13 @@ from workbench.protocol import Event, StageFailed, StudyProgress
 from workbench.studies import STUDIES_BY_ID
 from workbench.studies.documents import load_study, study_folder, study_key
 
-Found = TypeVar("Found", bound=Frozen)
+StudyResult = TypeVar("StudyResult", bound=Frozen)
 
 
-class StudyController(QObject, Generic[Found]):
+class StudyController(QObject, Generic[StudyResult]):
     """Tracks one kind of study of the open project.
 
-    ``found`` is the result for the present configuration. If there is none, it is the result of
+    ``result`` is the result for the present configuration. If there is none, it is the result of
     an earlier configuration, and ``is_current`` is False.
 
     Signals:
@@ -39,7 +38,7 @@ class StudyController(QObject, Generic[Found]):
     def __init__(
         self,
         study: StudyId,
-        kind: type[Found],
+        kind: type[StudyResult],
         document: Document,
         runner: Runner,
         cache: Cache,
@@ -53,8 +52,8 @@ class StudyController(QObject, Generic[Found]):
         self._foreign: set[str] = set()
         self._failure: tuple[Project, ErrorInfo] | None = None
         self.options: dict[str, JsonValue] = {}
-        self.found: Found | None = None
-        self.studied: Project | None = None
+        self.result: StudyResult | None = None
+        self.studied: OpenProject | None = None
         self.is_current = False
         runner.received.connect(self._on_event)
         runner.job_changed.connect(self._on_job_changed)
@@ -85,31 +84,29 @@ class StudyController(QObject, Generic[Found]):
 
     def look(self) -> None:
         """Read the result for the present configuration."""
-        project = self._document.project
-        if project is None:
+        opened = self._document.opened_project
+        if opened is None:
             return
-        folder = self._document.folder
-        planned = self._runner.plan_of(project, folder)
+        planned = self._runner.plan_of(opened)
         if planned is None:
             self.is_current = False
             return
         try:
-            key = study_key(self._study, OpenProject(project, folder), self._cache, self.options, planned)
+            key = study_key(self._study, opened, self._cache, self.options, planned)
         except WorkbenchError:
             self.is_current = False
             return
         result = load_study(self._kind, study_folder(self._cache, key))
         self.is_current = result is not None
         if result is not None:
-            self._key, self.found, self.studied = key, result, project
+            self._key, self.result, self.studied = key, result, opened
 
     def start(self) -> None:
         """Start the study, or continue from its last result."""
-        project = self._document.project
-        if project is not None and self.job is None:
-            folder = Path(self._document.folder)
+        opened = self._document.opened_project
+        if opened is not None and self.job is None:
             self._failure = None
-            self._job = self._runner.run_study(self._study, project, folder, dict(self.options))
+            self._job = self._runner.run_study(self._study, opened, dict(self.options))
             self.changed.emit()
 
     def pause(self) -> None:
@@ -121,7 +118,7 @@ class StudyController(QObject, Generic[Found]):
         """Reset for another project. Jobs of the former project are not shown."""
         self._foreign.update(job.id for job in self._runner.running)
         self._job, self._failure = "", None
-        self.found, self.studied, self.is_current, self._key = None, None, False, ""
+        self.result, self.studied, self.is_current, self._key = None, None, False, ""
         self.changed.emit()
 
     def _on_event(self, event: Event) -> None:
@@ -137,7 +134,7 @@ class StudyController(QObject, Generic[Found]):
         if job is None or result is None:
             return
         self._job = event.job
-        self.found, self.studied, self._key = result, job.project, event.key
+        self.result, self.studied, self._key = result, job.opened, event.key
         self.is_current = job.project == self._document.project
         self.changed.emit()
 

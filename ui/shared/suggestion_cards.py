@@ -20,6 +20,7 @@ from ui.shared.wrapping_row import FlowRow
 from workbench.analysis.ranges import HISTOGRAMS
 from workbench.errors import WorkbenchError
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.results import (
     GRAPH_FILE,
     CalibrateResult,
@@ -323,7 +324,7 @@ class _CompiledState:
     """The last current program: its folder, project, suggestions, and whether it is wrong."""
 
     folder: Path
-    project: Project
+    opened: OpenProject
     program: LowerResult
     suggestions: tuple[Suggestion, ...]
     departs: bool
@@ -356,17 +357,17 @@ class SuggestionController(QObject):
 
     def look_at(self, program: LowerResult, folder: Path) -> tuple[Suggestion, ...]:
         """Return the suggestions for the current compiled program in ``folder``."""
-        project, last = self._context.document.project, self._seen
-        if project is None:
+        opened, last = self._context.document.opened_project, self._seen
+        if opened is None:
             return ()
         departs = self._departs()
-        is_same = last is not None and last.folder == folder and _same(last.project, project)
+        is_same = last is not None and last.folder == folder and _same(last.opened.project, opened.project)
         if last is not None and is_same and last.departs == departs:
             return last.suggestions
         self.study.look()
-        suggestions = self._found(project, program, folder)
-        studied = self.study.found
-        self._seen = _CompiledState(folder, project, program, suggestions, departs, studied)
+        suggestions = self._suggestions(opened, program, folder)
+        studied = self.study.result
+        self._seen = _CompiledState(folder, opened, program, suggestions, departs, studied)
         if last is not None and last.folder != folder:
             self._measure(last, self._seen)
         return self._seen.suggestions
@@ -375,16 +376,16 @@ class SuggestionController(QObject):
         """Compute the suggestions anew when one was tried."""
         seen = self._seen
         if seen is not None:
-            suggestions = self._found(seen.project, seen.program, seen.folder)
+            suggestions = self._suggestions(seen.opened, seen.program, seen.folder)
             self._seen = replace(seen, suggestions=suggestions)
             self.changed.emit()
 
     def _on_studied(self) -> None:
         """Compute the suggestions anew when the study has other figures."""
         seen = self._seen
-        if seen is not None and self.study.found is not seen.studied:
-            suggestions = self._found(seen.project, seen.program, seen.folder)
-            self._seen = replace(seen, suggestions=suggestions, studied=self.study.found)
+        if seen is not None and self.study.result is not seen.studied:
+            suggestions = self._suggestions(seen.opened, seen.program, seen.folder)
+            self._seen = replace(seen, suggestions=suggestions, studied=self.study.result)
             self.changed.emit()
 
     def apply(self, suggestion: Suggestion) -> None:
@@ -414,7 +415,8 @@ class SuggestionController(QObject):
             rows.append((applied.title, text, is_last))
         return rows
 
-    def _found(self, project: Project, program: LowerResult, folder: Path) -> tuple[Suggestion, ...]:
+    def _suggestions(self, opened: OpenProject, program: LowerResult, folder: Path) -> tuple[Suggestion, ...]:
+        """Return the suggestions for a program whose results are in ``folder``."""
         exported = self._context.model_index.snapshot
         if exported is None:
             return ()
@@ -423,13 +425,13 @@ class SuggestionController(QObject):
         except WorkbenchError:
             return ()
         known = self._measurements()
-        suggestions = suggest(project, program, exported, edge, known)
+        suggestions = suggest(opened.project, program, exported, edge, known)
         before = Figures(known.evaluated, program) if known.evaluated is not None else None
-        return ranked(self.trials.offered(suggestions, project, before), program)
+        return ranked(self.trials.offered(suggestions, opened, before), program)
 
     def _measurements(self) -> Measurements:
         context = self._context
-        sensitivity = self.study.found if self.study.is_current else None
+        sensitivity = self.study.result if self.study.is_current else None
         folder = context.result("calibrate")
         calibrated = context.load(CalibrateResult, "calibrate")
         try:
@@ -456,12 +458,12 @@ class SuggestionController(QObject):
     def _measure(self, last: _CompiledState, seen: _CompiledState) -> None:
         """Add the program after compilation to the applied suggestions."""
         for applied in self._applied:
-            if applied.compiled is None and _same(applied.after, seen.project):
+            if applied.compiled is None and _same(applied.after, seen.opened.project):
                 applied.compiled = seen.program
-        if not _same(last.project, seen.project):
+        if not _same(last.opened.project, seen.opened.project):
             return
         for gone in _written_away(last.suggestions, seen.suggestions):
-            project = seen.project
+            project = seen.opened.project
             self._applied.append(Applied(gone.title, project, project, last.program, seen.program))
 
     def _forget(self) -> None:

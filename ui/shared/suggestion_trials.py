@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
@@ -51,20 +50,20 @@ class SuggestionTrials(QObject):
         return bool(self._pending)
 
     def offered(
-        self, suggestions: Sequence[Suggestion], project: Project, before: Figures | None
+        self, suggestions: Sequence[Suggestion], opened: OpenProject, before: Figures | None
     ) -> tuple[Suggestion, ...]:
         """Return the suggestions, those to be tried with their figures; without the others.
 
         Args:
             suggestions: What is suggested.
-            project: The compiled project.
+            opened: The compiled project.
             before: Its figures; None if they are not known.
         """
         self._pending = []
-        shown = (self._tried(one, project, before) if one.improves else [one] for one in suggestions)
+        shown = (self._tried(one, opened, before) if one.improves else [one] for one in suggestions)
         return tuple(one for several in shown for one in several)
 
-    def _tried(self, suggestion: Suggestion, project: Project, before: Figures | None) -> list[Suggestion]:
+    def _tried(self, suggestion: Suggestion, opened: OpenProject, before: Figures | None) -> list[Suggestion]:
         """Return a suggestion with its figures, and those that its trial gives.
 
         None while it is tried, or if it gains nothing; without figures where the project's code
@@ -72,34 +71,33 @@ class SuggestionTrials(QObject):
         """
         best: Suggestion | None = None
         more: list[Suggestion] = []
-        limit = enough_db(project)
+        limit = enough_db(opened.project)
         for candidate in candidates(suggestion) if before is not None else ():
             assert candidate.edit is not None
             assert before is not None
-            after = candidate.edit(project)
+            after = opened.edited(candidate.edit)
             figures = self._figures(after)
             if figures is None:
-                if after in self._failed:
+                if after.project in self._failed:
                     continue
-                folder = self._context.document.folder
-                if not self._context.runner.is_allowed(after, folder):
+                if not self._context.runner.is_allowed(after):
                     return [suggestion]
-                self._start(after, folder)
+                self._start(after)
                 return []
             measured = tried(candidate, before, figures)
             if measured is not None and (best is None or is_better(measured, best)):
                 best = measured
             if (another := further(candidate, before, figures)) is not None:
-                more += self._tried(another, project, before)
+                more += self._tried(another, opened, before)
             if figures.worst_db(suggestion.output) >= limit:
                 break
         return [best, *more] if best is not None else more
 
-    def _figures(self, project: Project) -> Figures | None:
+    def _figures(self, opened: OpenProject) -> Figures | None:
         """Return the figures of a project from the cache; None if it was not compiled."""
         cache: Cache = self._context.session.cache
         try:
-            planned = plan(OpenProject(project, self._context.document.folder), cache)
+            planned = plan(opened, cache)
             stages = [planned.of(stage) for stage in _STAGES]
             if any(stage.state != "cached" for stage in stages):
                 return None
@@ -108,12 +106,12 @@ class SuggestionTrials(QObject):
         except (OSError, WorkbenchError):
             return None
 
-    def _start(self, project: Project, folder: Path) -> None:
+    def _start(self, opened: OpenProject) -> None:
         """Compile a project in the background, once."""
-        self._pending.append(project)
-        if project not in self._started:
-            self._started.append(project)
-            self._context.runner.run_until(project, folder, _STAGES, set())
+        self._pending.append(opened.project)
+        if opened.project not in self._started:
+            self._started.append(opened.project)
+            self._context.runner.run_until(opened, _STAGES, set())
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, StageFailed):

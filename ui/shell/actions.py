@@ -100,12 +100,12 @@ class Entry:
     run: Callable[[], None]
 
 
-def rank(text: str, wanted: str) -> int | None:
+def rank(text: str, query: str) -> int | None:
     """Return how well ``text`` matches what was typed: smaller is better, None is no match.
 
     All letters must occur in order. Whole words and early positions rank better.
     """
-    low, sought = text.lower(), wanted.lower().strip()
+    low, sought = text.lower(), query.lower().strip()
     if not sought:
         return 0
     at = low.find(sought)

@@ -281,22 +281,24 @@ class Workbench(QObject):
         first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _on_project_changed(self, project: Project | None) -> None:
+        opened = self.document.opened_project
         for name, action in self.window.actions_by_id.items():
             if name in _OF_A_PROJECT or name.startswith("run_"):
                 action.setEnabled(project is not None)
         self.window.actions_by_id["cancel"].setEnabled(bool(self.runner.running))
         can_compile = project is not None and not why_unestimated(project.target.id)
         self.window.actions_by_id["blame"].setEnabled(can_compile)
-        if project is not None:
-            self.window.pipeline.render_project(project, self.document.folder)
+        if opened is not None:
+            self.window.pipeline.render_project(opened)
             self.window.offer_panels()
             self._plan()
 
     def _plan(self) -> None:
-        if self.document.project is not None:
+        opened = self.document.opened_project
+        if opened is not None:
             # The files or the simulators may be others than those of the last plan.
             self.runner.forget_plan()
-            self.planner.request(self.document.project, self.document.folder)
+            self.planner.request(opened)
 
     def _look_up(self) -> None:
         """Show what a job has left in the cache; its plan stays unless files have changed."""

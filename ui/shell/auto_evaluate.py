@@ -58,14 +58,14 @@ class LiveMode(QObject):
     def _follow(self) -> None:
         """Run the present configuration unless it is finished, running or cannot run."""
         context = self._context
-        project = context.document.project
-        if not self.action.isChecked() or project is None:
+        opened = context.document.opened_project
+        if not self.action.isChecked() or opened is None:
             return
         known = (context.session.result(g) or context.session.former(g) for g in GOALS)
         if not self._is_asked and not any(known):
             return
-        views = [context.session.stage(g) for g in GOALS if has_stage(project, g)]
-        if any(job.project != project for job in self._running()):
+        views = [context.session.stage(g) for g in GOALS if has_stage(opened.project, g)]
+        if any(job.project != opened.project for job in self._running()):
             self._stop()
         due = [view for view in views if view.state in {"stale", "queued", "running"}]
         keys = " ".join(context.session.planned_key(view.id) for view in views)
@@ -73,7 +73,7 @@ class LiveMode(QObject):
             return
         self._tried = keys
         goals, done = [view.id for view in due], context.finished_stages()
-        self._jobs = context.runner.run_until(project, context.document.folder, goals, done)
+        self._jobs = context.runner.run_until(opened, goals, done)
 
     def _running(self) -> list[Job]:
         jobs = (self._context.runner.job(job) for job in self._jobs)
@@ -132,13 +132,13 @@ class LowerAhead(QObject):
 
     def _start(self) -> None:
         context, session = self._context, self._context.session
-        project = context.document.project
-        if project is None or not context.settings.lower_ahead or context.runner.running:
+        opened = context.document.opened_project
+        if opened is None or not context.settings.lower_ahead or context.runner.running:
             return
         done = context.finished_stages()
-        if not has_stage(project, "lower") or "evaluate" not in done:
+        if not has_stage(opened.project, "lower") or "evaluate" not in done:
             return
         if session.stage("lower").state != "stale":
             return
-        jobs = context.runner.run_until(project, context.document.folder, ["lower"], done)
+        jobs = context.runner.run_until(opened, ["lower"], done)
         self._own.update(jobs)

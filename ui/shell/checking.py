@@ -16,7 +16,6 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.ids import StageId
 from workbench.pipeline.resolution import stale_ranges
 from workbench.pipeline.stages import STAGES_BY_ID
-from workbench.project.opened import OpenProject
 
 if TYPE_CHECKING:
     from workbench.results import PrepareResult
@@ -52,13 +51,12 @@ class Checker(QObject):
         self._context.problems.set_problems(list(reversed(problems.values())))
 
     def _all(self) -> Iterator[Problem]:
-        project = self._context.document.project
-        if project is None:
+        opened = self._context.document.opened_project
+        if opened is None:
             return
         yield from (of_info(info, "Files", "error") for info in self._missing)
-        index, folder = self._context.model_index, self._context.document.folder
-        known = (index.snapshot, index.resolution, self._prepared())
-        yield from project_problems(project, folder, *known)
+        index = self._context.model_index
+        yield from project_problems(opened, index.snapshot, index.resolution, self._prepared())
         yield from stage_problems(self._context.session.stages())
         yield from self._results()
 
@@ -97,11 +95,11 @@ class Checker(QObject):
 
     def _board(self) -> Iterator[Problem]:
         """Yield a problem if the compiled program does not fit the project's board."""
-        project, results = self._context.document.project, self._context.result("lower")
-        if project is None or results is None:
+        opened, results = self._context.document.opened_project, self._context.result("lower")
+        if opened is None or results is None:
             return
         try:
-            placement = fitting.of_results(OpenProject(project, self._context.document.folder), results)
+            placement = fitting.of_results(opened, results)
         except (OSError, WorkbenchError):
             return
         if placement is not None and not placement.fits:

@@ -25,6 +25,7 @@ from ui.state.settings import Settings
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import edits
 from workbench.project.model import PROJECT_SUFFIX, Project
+from workbench.project.opened import OpenProject
 from workbench.project.sources import ARRAY_SUFFIXES, MODEL_SUFFIXES, TEXT_SUFFIX
 from workbench.samples import Sample, copy_sample
 
@@ -108,16 +109,16 @@ class FileController(QObject):
 
         dialog = NewProjectDialog(model, self._window)
 
-        def create(project: Project, folder: Path) -> None:
+        def create(opened: OpenProject) -> None:
             runs = dialog.run.isChecked()
-            self.leave(lambda: self._create(project, folder, runs=runs))
+            self.leave(lambda: self._create(opened, runs=runs))
 
         dialog.made.connect(create)
         self.draft_asked.emit(dialog)
         dialog.open()
 
-    def _create(self, project: Project, folder: Path, *, runs: bool) -> None:
-        self._document.new(project, folder)
+    def _create(self, opened: OpenProject, *, runs: bool) -> None:
+        self._document.new(opened)
         if runs:
             self.run_asked.emit()
 

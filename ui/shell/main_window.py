@@ -27,7 +27,7 @@ from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
 from ui.shell.dock import Dock, arrange, show_titles, tab_bars
 from ui.shell.panels import FIRST, PANELS, RUN_BAR_PX, SCOREBOARD_PX, WORKSPACES, PanelRow, WorkspaceId
-from ui.shell.workspaces import Place, Rail, Workspaces
+from ui.shell.workspaces import Rail, SlotWidget, Workspaces
 from workbench.pipeline.stages import STAGES
 
 if TYPE_CHECKING:
@@ -130,12 +130,12 @@ class MainWindow(QMainWindow):
         appearance = self.appearance
         # Parts are made where they stay: one that moves gets its style again.
         self.welcome = WelcomePage(lambda: appearance.theme, self.cover)
-        self.pipeline = PipelineBar(lambda: appearance.theme, self._run_place)
-        self.scoreboard = Scoreboard(scores, context.history, lambda: appearance.theme, self._scores_place)
+        self.pipeline = PipelineBar(lambda: appearance.theme, self._run_slot)
+        self.scoreboard = Scoreboard(scores, context.history, lambda: appearance.theme, self._scores_slot)
         for slot, part in (
             (self.cover, self.welcome),
-            (self._run_place, self.pipeline),
-            (self._scores_place, self.scoreboard),
+            (self._run_slot, self.pipeline),
+            (self._scores_slot, self.scoreboard),
         ):
             slot.fill(part)
         for name in ("sides", "palette", "theme"):
@@ -349,20 +349,20 @@ class MainWindow(QMainWindow):
 
     def _build_center(self) -> None:
         self.workspaces = Workspaces(self)
-        self.cover = Place(self)
+        self.cover = SlotWidget(self)
         self.pages = QStackedWidget(self)
         self.pages.addWidget(self.cover)
         self.pages.addWidget(self.workspaces)
         self.setCentralWidget(self.pages)
 
     def _build_bars(self) -> None:
-        self._run_place, self._scores_place = Place(self, RUN_BAR_PX), Place(self, SCOREBOARD_PX)
+        self._run_slot, self._scores_slot = SlotWidget(self, RUN_BAR_PX), SlotWidget(self, SCOREBOARD_PX)
         self.rail = Rail(self)
         self.rail.chosen.connect(self.show_workspace)
         self.bars: list[QToolBar] = []
         for title, name, widget, area in (
-            ("Run", "bar-run", self._run_place, Qt.ToolBarArea.TopToolBarArea),
-            ("Scoreboard", "bar-scores", self._scores_place, Qt.ToolBarArea.TopToolBarArea),
+            ("Run", "bar-run", self._run_slot, Qt.ToolBarArea.TopToolBarArea),
+            ("Scoreboard", "bar-scores", self._scores_slot, Qt.ToolBarArea.TopToolBarArea),
             ("Workspaces", "bar-workspaces", self.rail, Qt.ToolBarArea.LeftToolBarArea),
         ):
             bar = QToolBar(title, self)

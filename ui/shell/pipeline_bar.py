@@ -32,7 +32,8 @@ from workbench.deploy.boards import load
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
 from workbench.pipeline.stages import STAGES
-from workbench.project.model import Project, TargetChoice
+from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.targets import target_of
 
 # Least widths of the buttons of the target and of the state.
@@ -208,8 +209,9 @@ class PipelineBar(QWidget):
         self.cancel.setVisible(working)
         self._show_status()
 
-    def render_project(self, project: Project, folder: Path) -> None:
-        """Show target and board; relative paths of the project start at ``folder``."""
+    def render_project(self, opened: OpenProject) -> None:
+        """Show target and board of a project."""
+        project, folder = opened.project, opened.folder
         self.target.render_choice(project.target, folder)
         self.board.render_board(project.board, folder)
         key = (project.board, folder)

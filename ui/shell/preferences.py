@@ -49,7 +49,7 @@ class _Measure(QRunnable):
 
     def __init__(self, root: Path, measured: _Measured) -> None:
         super().__init__()
-        self._root, self._told = root, measured
+        self._root, self._signals = root, measured
 
     def run(self) -> None:
         total = 0
@@ -59,7 +59,7 @@ class _Measure(QRunnable):
                 with contextlib.suppress(OSError):
                     total += (Path(folder) / name).stat().st_size
         with contextlib.suppress(RuntimeError):  # The program ended meanwhile.
-            self._told.done.emit(total)
+            self._signals.done.emit(total)
 
 
 class PreferencesDialog(QDialog):
@@ -231,10 +231,10 @@ class _ProbeTask(QRunnable):
 
     def __init__(self, signals: _ProbeSignals) -> None:
         super().__init__()
-        self._told = signals
+        self._signals = signals
 
     def run(self) -> None:
-        self._told.done.emit(findings())
+        self._signals.done.emit(findings())
 
 
 class DoctorDialog(QDialog):
@@ -245,8 +245,8 @@ class DoctorDialog(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("System check")
         self._theme = theme
-        self._told = _ProbeSignals()
-        self._told.done.connect(self._on_told)
+        self._signals = _ProbeSignals()
+        self._signals.done.connect(self._on_findings)
         self.page = QTextBrowser(self)
         self.page.setAccessibleName("System check")
         kinds = QDialogButtonBox.StandardButton
@@ -265,9 +265,9 @@ class DoctorDialog(QDialog):
     def _look(self) -> None:
         self.again.setEnabled(False)
         self.page.setText(_LOOKING)
-        QThreadPool.globalInstance().start(_ProbeTask(self._told))
+        QThreadPool.globalInstance().start(_ProbeTask(self._signals))
 
-    def _on_told(self, findings: Sequence[Finding]) -> None:
+    def _on_findings(self, findings: Sequence[Finding]) -> None:
         self.again.setEnabled(True)
         self.page.setHtml("".join(self._row(finding) for finding in findings))
 

@@ -23,7 +23,6 @@ from workbench.ids import StageId, StudyId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.model import Project
-from workbench.project.opened import OpenProject
 from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
@@ -80,12 +79,11 @@ class RunController(QObject):
 
     def run_to(self, stage_id: StageId | Literal[""]) -> None:
         """Run all stages up to ``stage_id``; "" runs all stages."""
-        document, session = self._context.document, self._context.session
-        project = document.project
-        if project is None:
+        opened, session = self._context.document.opened_project, self._context.session
+        if opened is None:
             return
         try:
-            offered = target_of(project.target.id).stages
+            offered = target_of(opened.project.target.id).stages
         except WorkbenchError as error:
             self._context.notices.error(error)
             return
@@ -111,7 +109,7 @@ class RunController(QObject):
         self._shown_from = self._window.workspaces.current if not stage_id else ""
         # Errors of the former run are solved, or come again.
         self._context.notices.close_errors()
-        self._context.runner.run_until(project, document.folder, stages, done)
+        self._context.runner.run_until(opened, stages, done)
 
     def cancel(self) -> None:
         """Cancel all jobs."""
@@ -238,7 +236,7 @@ class DeliverablesController(QObject):
         if folder is None or project is None:
             return
         answers = answers_of(project, self._context.load)
-        if (lacking := self._why_not_on_board(project)) and not allow_differences:
+        if (lacking := self._why_not_on_board()) and not allow_differences:
             again = partial(self.deliver, target, allow_differences=True)
             self._context.notices.question(
                 f"Not exported: {lacking}",
@@ -265,15 +263,15 @@ class DeliverablesController(QObject):
         show = Action("Open folder", lambda: open_externally(target))
         self._context.notices.success(f"Exported {len(files)} files to {target}.", "", [show])
 
-    def _why_not_on_board(self, project: Project) -> str:
+    def _why_not_on_board(self) -> str:
         """Return why the program does not run on the project's board; "" if it does."""
         from workbench.deploy import fitting
 
-        results = self._context.result("lower")
-        if results is None or not project.board:
+        opened, results = self._context.document.opened_project, self._context.result("lower")
+        if opened is None or results is None or not opened.project.board:
             return ""
         try:
-            fit = fitting.of_results(OpenProject(project, self._context.document.folder), results)
+            fit = fitting.of_results(opened, results)
         except (OSError, WorkbenchError):
             return ""
         return fitting.sentence(fit) if fit is not None and fit.absent else ""
@@ -327,10 +325,9 @@ class DeliverablesController(QObject):
         from workbench.api import overlays
         from workbench.files import make_output_folder, write_file
 
-        document = self._context.document
-        if document.project is None:
+        opened = self._context.document.opened_project
+        if opened is None:
             return
-        opened = OpenProject(document.project, document.folder, document.path)
         try:
             files = overlays(opened, self._context.session.cache)
             make_output_folder(target)
@@ -399,7 +396,7 @@ class RejectedController(QObject):
         self._desk.start()
 
     def _on_job_changed(self, job: Job) -> None:
-        result = self._desk.found
+        result = self._desk.result
         if job.study != "blame" or job.state != "done" or result is None:
             return
         if not result.reason:

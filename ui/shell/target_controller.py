@@ -21,7 +21,6 @@ from workbench.deploy import boards
 from workbench.errors import WorkbenchError
 from workbench.project import edits
 from workbench.project.model import Project, TargetChoice
-from workbench.project.opened import OpenProject
 from workbench.project.plugins import installed, items_of
 from workbench.targets import convert_rules, target_of
 from workbench.toolchains.registry import OWN_TITLE, title_of, tools_of
@@ -82,15 +81,16 @@ class TargetController(QObject):
     def choose_board(self, board: str) -> None:
         """Set the board, which sets device, system configuration, memory mode and limits."""
         what = f"Set board to {Path(board).stem}" if board else "Remove board"
-        folder = self._document.folder
-        self._document.apply(what, lambda project: boards.put(OpenProject(project, folder), board))
+        opened = self._document.opened_project
+        if opened is not None:
+            self._document.apply(what, lambda _project: boards.put(opened, board))
 
     def choose(self, choice: TargetChoice) -> None:
         """Set the target."""
-        project = self._document.project
-        if project is None or project.target == choice:
+        opened = self._document.opened_project
+        if opened is None or opened.project.target == choice:
             return
-        before = project.target
+        project, before = opened.project, opened.project.target
         changed = [k for k, v in choice.options.items() if before.options.get(k) != v]
         what = choice.id if choice.id != before.id or not changed else choice.options[changed[0]]
         title = f"Set target to {what}"
@@ -103,7 +103,7 @@ class TargetController(QObject):
         lines += [f"and {more} more"] if more > 0 else []
         count = len(conversions)
         # The form shows the present target until the question is answered.
-        self._window.pipeline.render_project(project, self._document.folder)
+        self._window.pipeline.render_project(opened)
         self._notices.question(
             f"{count} rule{'' if count == 1 else 's'} cannot be used for {target_of(choice.id).title}.",
             "\n".join(("Converted, in one undo step:", *lines)),

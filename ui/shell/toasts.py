@@ -179,13 +179,13 @@ class ToastHost(QObject):
         self._soon = QTimer(self, interval=0, singleShot=True)
         self._soon.timeout.connect(self.raise_all)
         self._later = QTimer(self, interval=_SETTLED_MS, singleShot=True)
-        self._later.timeout.connect(self._place)
+        self._later.timeout.connect(self._move_to_corner)
         # Toasts come together with results, which take time to show.
         self._waiting: list[Notice] = []
         self._making = QTimer(self, interval=0, singleShot=True)
         self._making.timeout.connect(self._on_make)
         self._placing = QTimer(self, interval=0, singleShot=True)
-        self._placing.timeout.connect(self._place)
+        self._placing.timeout.connect(self._move_to_corner)
         window.installEventFilter(self)
         notices.posted.connect(self._on_posted)
         notices.closed.connect(self._on_closed)
@@ -217,7 +217,7 @@ class ToastHost(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self._window and event.type() == QEvent.Type.Resize:
-            self._place()
+            self._move_to_corner()
         return False
 
     def _free_place(self, height: int) -> QPoint:
@@ -266,7 +266,7 @@ class ToastHost(QObject):
         self._veil.raise_()
         toast = self._make(notice, self._veil)
         toast.show()
-        self._place()
+        self._move_to_corner()
         toast.focus_first()
 
     def _on_make(self) -> None:
@@ -279,7 +279,7 @@ class ToastHost(QObject):
 
     def _make(self, notice: Notice, parent: QWidget) -> Toast:
         toast = Toast(notice, self._notices, self._appearance.theme, parent)
-        # Where it becomes visible is painted again; ``_place`` moves it from outside.
+        # Where it becomes visible is painted again; ``_move_to_corner`` moves it from outside.
         toast.move(parent.rect().bottomRight())
         self._toasts[notice.id] = toast
         return toast
@@ -294,9 +294,9 @@ class ToastHost(QObject):
             self._veil.hide()
             self._veil.deleteLater()
             self._veil = None
-        self._place()
+        self._move_to_corner()
 
-    def _place(self) -> None:
+    def _move_to_corner(self) -> None:
         area = self._window.rect()
         stack: list[Toast] = []
         for toast in reversed(list(self._toasts.values())):

@@ -106,8 +106,8 @@ class Workspaces(QStackedWidget):
         self.changed.emit(workspace)
 
 
-class Place(QWidget):
-    """The place of one part of the window. ``height`` is in pixels; None lets it stretch."""
+class SlotWidget(QWidget):
+    """The slot of one part of the window. ``height`` is in pixels; None lets it stretch."""
 
     def __init__(self, parent: QWidget, height: int | None = None) -> None:
         super().__init__(parent)

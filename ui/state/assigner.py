@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from PySide6.QtCore import QObject
 
@@ -17,6 +16,7 @@ from workbench.project import edits
 from workbench.project.configs import PRESETS, PRESETS_BY_ID, PluginRole, QuantConfig
 from workbench.project.configs import Config as OwnConfig
 from workbench.project.model import Project, Rule, RuleKind, name_of
+from workbench.project.opened import OpenProject
 from workbench.project.plugins import offered
 from workbench.targets import target_of
 
@@ -46,19 +46,20 @@ class Offer:
     refusal: str = ""
 
 
-def offers(project: Project | None, folder: Path, kind: RuleKind = "module_name") -> list[Offer]:
+def offers(opened: OpenProject | None, kind: RuleKind = "module_name") -> list[Offer]:
     """Return every config offered for a kind of rule: built-in, custom, and of plug-ins.
 
     Forms, menus and the keys 1 to 9 offer these in this order. Configs of plug-ins are offered
     only if the project's target uses integers; a quantizer rule accepts only those.
     """
-    if project is None:
+    if opened is None:
         return []
+    project = opened.project
     ids = preset_ids(project, kind) if kind != "quantizer" else []
     pairs = [(name, preset_title(name)) for name in ids]
     role: PluginRole = "quantizer" if kind == "quantizer" else "config"
     if issubclass(QuantConfig, _config_type(project.target.id)):
-        pairs += [(item.reference, item.words) for item in offered(project, folder, role)]
+        pairs += [(item.reference, item.words) for item in offered(opened, role)]
     return [Offer(name, title, refusal(project, kind, name)) for name, title in pairs]
 
 
@@ -152,7 +153,7 @@ class Assigner(QObject):
 
     def by_key(self, number: int, selected: Selected) -> None:
         """Assign the config offered under this number (1 to 9) to the selection."""
-        choices = offers(self._document.project, self._document.folder)
+        choices = offers(self._document.opened_project)
         if 1 <= number <= len(choices):
             self.chosen(selected, choices[number - 1].config)
 

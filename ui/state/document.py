@@ -24,6 +24,7 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_
 from workbench.files import remove_parts
 from workbench.project import store
 from workbench.project.model import PROJECT_SUFFIX, Project
+from workbench.project.opened import OpenProject
 
 # The longest time without an autosave while the user edits.
 LATEST_AUTOSAVE_MS = 5000
@@ -106,6 +107,11 @@ class Document(QObject):
         return self._project
 
     @property
+    def opened_project(self) -> OpenProject | None:
+        """The present project with its folder and its file; None if none is open."""
+        return OpenProject(self._project, self._folder, self._path) if self._project is not None else None
+
+    @property
     def path(self) -> Path | None:
         """Path of the project file; None before the first save."""
         return self._path
@@ -170,15 +176,15 @@ class Document(QObject):
         self._lock = None if read_only else lock
         self._read_only = read_only or not store.is_writable(path)
         remove_parts(path.parent)
-        self._become(project, path, path.parent)
+        self._become(OpenProject(project, path.parent, path))
         self._watch.follow(path, known)
         self._offer_recovery()
 
-    def new(self, project: Project, folder: Path) -> None:
-        """Open a project without a file. Its paths are relative to ``folder``."""
+    def new(self, opened: OpenProject) -> None:
+        """Open a project without a file."""
         self._leave()
         self._read_only = False
-        self._become(project, None, folder.absolute())
+        self._become(OpenProject(opened.project, opened.folder.absolute()))
         self.undo_stack.resetClean()
         self._autosave.start()
 
@@ -229,7 +235,7 @@ class Document(QObject):
         path = path.absolute()
         if path.suffix != PROJECT_SUFFIX:
             path = path.with_name(path.name + PROJECT_SUFFIX)
-        moved = relocate(self._project, self._folder, path.parent)
+        moved = relocate(OpenProject(self._project, self._folder), path.parent)
         lock = self._lock_for(path)
         lock.take()
         try:
@@ -269,7 +275,7 @@ class Document(QObject):
         if self._project is not None and self._path is not None:
             self.apply("Recover unsaved changes", lambda _: recovery.project)
         else:
-            self.new(recovery.project, recovery.folder)
+            self.new(OpenProject(recovery.project, recovery.folder))
         self.autosave()
         recovery.discard()
 
@@ -291,12 +297,12 @@ class Document(QObject):
             self._latest_autosave.start()
         self.project_changed.emit(project)
 
-    def _become(self, project: Project, path: Path | None, folder: Path) -> None:
-        self._project, self._path, self._folder = project, path, folder
-        self._sidecar = Sidecar(self._sidecar_file(), folder)
+    def _become(self, opened: OpenProject) -> None:
+        self._project, self._path, self._folder = opened.project, opened.path, opened.folder
+        self._sidecar = Sidecar(self._sidecar_file(), opened.folder)
         self.undo_stack.clear()
         self.opened.emit()
-        self.project_changed.emit(project)
+        self.project_changed.emit(opened.project)
         self.state_changed.emit()
 
     def _sidecar_file(self) -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from ui.state.runner import Runner
@@ -31,7 +29,7 @@ class ExportCheck(QObject):
     def __init__(self, runner: Runner, trust: TrustStore, parent: QObject) -> None:
         super().__init__(parent)
         self._runner, self._trust = runner, trust
-        self._wanted: tuple[Project, Path] | None = None
+        self._draft: OpenProject | None = None
         self._tried: Project | None = None
         self._jobs: list[str] = []
         self._soon = QTimer(self, interval=_SETTLE_MS, singleShot=True)
@@ -42,31 +40,31 @@ class ExportCheck(QObject):
         """Return whether a job is one of the check."""
         return job in self._jobs
 
-    def check(self, project: Project | None, folder: Path) -> None:
+    def check(self, draft: OpenProject | None) -> None:
         """Check a draft; None is a draft that is not complete."""
-        self._wanted = (project, folder) if project is not None else None
-        if project is None:
+        self._draft = draft
+        if draft is None:
             self._tried = None
             self.told.emit("", None)
-        elif self._tried is None or _decisive(self._tried) != _decisive(project):
+        elif self._tried is None or _decisive(self._tried) != _decisive(draft.project):
             self._soon.start()
 
     def stop(self) -> None:
         """Stop the running check."""
         self._soon.stop()
-        self._wanted = self._tried = None
+        self._draft = self._tried = None
         for job_id in self._jobs:
             job = self._runner.job(job_id)
             if job is not None and not job.over:
                 self._runner.cancel(job_id)
 
     def _start(self) -> None:
-        if self._wanted is None:
+        draft = self._draft
+        if draft is None:
             return
-        project, folder = self._wanted
-        self._tried = project
+        self._tried = draft.project
         try:
-            demand(OpenProject(project, folder), self._trust)
+            demand(draft, self._trust)
         except TrustRequiredError:
             self.told.emit(ASKS, None)
             return
@@ -74,7 +72,7 @@ class ExportCheck(QObject):
             self.told.emit(error.infos[0].message, False)
             return
         self.told.emit("Checking the export\u2026", None)
-        self._jobs += self._runner.run_until(project, folder, ["export"], set())
+        self._jobs += self._runner.run_until(draft, ["export"], set())
 
     def _on_event(self, event: Event) -> None:
         if self._tried is None or not self._jobs:

@@ -13,6 +13,7 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_needed, stages_until
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.protocol import Lane, RunStudy, RunUntil
 from workbench.studies import STUDIES_BY_ID
 
@@ -34,8 +35,7 @@ class Job:
     title: str
     lane: Lane
     until: StageId
-    project: Project = field(repr=False)
-    folder: str
+    opened: OpenProject = field(repr=False)
     after: tuple[str, StageId] | None = None
     plan: Plan | None = field(default=None, repr=False)
     code: str = ""
@@ -47,6 +47,11 @@ class Job:
     message: str = ""
     began: float | None = None
     ended: float | None = None
+
+    @property
+    def project(self) -> Project:
+        """The project that the job computes."""
+        return self.opened.project
 
     @property
     def over(self) -> bool:
@@ -102,7 +107,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
             job=job.id,
             study=job.study,
             project=job.project,
-            folder=job.folder,
+            folder=str(job.opened.folder),
             options=job.options,
             plan=job.plan,
             cache_root=str(cache.root),
@@ -112,7 +117,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
     return RunUntil(
         job=job.id,
         project=job.project,
-        folder=job.folder,
+        folder=str(job.opened.folder),
         until=job.until,
         skip=left_out(job.until),
         plan=job.plan,

@@ -111,7 +111,7 @@ class ModelIndex(QObject):
         super().__init__(parent)
         self._document, self._session = document, session
         self._background = Background(self)
-        self._wanted = _Sources()
+        self._requested = _Sources()
         self._is_reading = False
         self._index = _Index(_Sources())
         self.resolution = Resolution()
@@ -174,9 +174,9 @@ class ModelIndex(QObject):
         prepared = self._session.result("prepare") if has_plugins else None
         wanted = _Sources(self._session.former("export"), prepared)
         is_known = wanted.graph is None or self.snapshot is not None or self._is_reading
-        if wanted == self._wanted and is_known:
+        if wanted == self._requested and is_known:
             return
-        self._wanted = wanted
+        self._requested = wanted
         if wanted.graph is None:
             self._take(_Index(wanted))
             return
@@ -189,7 +189,7 @@ class ModelIndex(QObject):
         self._background.stop()
 
     def _on_read(self, _topic: str, index: object) -> None:
-        if isinstance(index, _Index) and index.sources == self._wanted:
+        if isinstance(index, _Index) and index.sources == self._requested:
             self._take(index)
 
     def _take(self, index: _Index) -> None:
@@ -204,7 +204,7 @@ class ModelIndex(QObject):
 
     def _on_project_changed(self, project: object) -> None:
         if project is None:
-            self._wanted = _Sources()
+            self._requested = _Sources()
             self._take(_Index(_Sources()))
         else:
             self.refresh()

@@ -11,6 +11,7 @@ from workbench.project.board_files import SUFFIX
 from workbench.project.configs import Config, QuantConfig, is_reference
 from workbench.project.edits import revise
 from workbench.project.model import DataSource, Project, Rule, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.targets.ethos_u.vela_ini import BOARD_PREFIX, OPTION
 
 
@@ -22,8 +23,9 @@ def relative_to(path: Path, folder: Path) -> str:
         return path.as_posix()
 
 
-def relocate(project: Project, old: Path, new: Path) -> Project:
-    """Return the project with the same files, named relative to ``new`` instead of ``old``."""
+def relocate(opened: OpenProject, new: Path) -> Project:
+    """Return the project with the same files, named relative to the folder ``new``."""
+    project, old = opened.project, opened.folder
     if old.resolve() == new.resolve():
         return project
 

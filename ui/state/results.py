@@ -28,7 +28,7 @@ class ResultCache:
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
         self._lock = Lock()
-        self._kept: OrderedDict[tuple[Path, object], tuple[tuple[int, int], Any]] = OrderedDict()
+        self._entries: OrderedDict[tuple[Path, object], tuple[tuple[int, int], Any]] = OrderedDict()
 
     def load(self, kind: type[Result], folder: Path) -> Result:
         """Return the result that a folder holds.
@@ -58,9 +58,9 @@ class ResultCache:
     def _get(self, path: Path, kind: object, read: Callable[[], Any]) -> Any:
         state = _state(path)
         with self._lock:
-            known = self._kept.get((path, kind))
+            known = self._entries.get((path, kind))
             if known is not None and known[0] == state:
-                self._kept.move_to_end((path, kind))
+                self._entries.move_to_end((path, kind))
                 value = known[1]
             else:
                 value = None
@@ -73,13 +73,13 @@ class ResultCache:
 
     def _keep(self, key: tuple[Path, object], state: tuple[int, int], value: Any) -> None:
         with self._lock:
-            self._kept[key] = (state, value)
-            self._kept.move_to_end(key)
-            while len(self._kept) > 1 and self._size() > self._limit_bytes:
-                self._kept.popitem(last=False)
+            self._entries[key] = (state, value)
+            self._entries.move_to_end(key)
+            while len(self._entries) > 1 and self._size() > self._limit_bytes:
+                self._entries.popitem(last=False)
 
     def _size(self) -> int:
-        return sum(size for (size, _), _ in self._kept.values())
+        return sum(size for (size, _), _ in self._entries.values())
 
 
 def _read_or_error(read: Callable[[], Any]) -> Any:

@@ -17,7 +17,6 @@ from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.ids import StageId
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan, plan
-from workbench.project.model import Project
 from workbench.project.opened import OpenProject
 from workbench.protocol import Event, StageFinished
 
@@ -47,10 +46,10 @@ class RunHistory(QThread):
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._stopping = False
         self._runner: Runner | None = None
-        self._kept: set[tuple[str, ...]] = set()
+        self._recorded: set[tuple[str, ...]] = set()
         self._foreign: set[str] = set()
         self._path: Path | None = None
-        self._told: ErrorInfo | None = None
+        self._reported: ErrorInfo | None = None
         self.runs: tuple[Run, ...] = ()
         self._read.connect(self._take)
 
@@ -72,7 +71,7 @@ class RunHistory(QThread):
         if project == self._path and is_same:
             return
         self._path = project
-        self._kept.clear()
+        self._recorded.clear()
 
         def task(before: History) -> History:
             from workbench.history.store import History, history_path
@@ -85,9 +84,7 @@ class RunHistory(QThread):
 
         self._do(task)
 
-    def keep(
-        self, projects: Sequence[Project], folder: Path, origin: str = "", planned: Plan | None = None
-    ) -> None:
+    def keep(self, projects: Sequence[OpenProject], origin: str = "", planned: Plan | None = None) -> None:
         """Record the cached evaluations and simulations of some configurations.
 
         ``planned`` is the plan of all of them; None makes a plan for each.
@@ -96,9 +93,9 @@ class RunHistory(QThread):
         def task(history: History) -> History:
             from workbench.history.runs import run_of
 
-            for project in projects:
-                own = planned or plan(OpenProject(project, folder), self._cache)
-                run = run_of(project, own, self._cache, origin)
+            for opened in projects:
+                own = planned or plan(opened, self._cache)
+                run = run_of(opened.project, own, self._cache, origin)
                 if run is not None:
                     history.record(run)
             return history
@@ -123,9 +120,9 @@ class RunHistory(QThread):
             except WorkbenchError as error:
                 self.troubled.emit(error)
                 continue
-            if history.problem is not None and history.problem != self._told:
+            if history.problem is not None and history.problem != self._reported:
                 self.troubled.emit(WorkbenchError([history.problem]))
-            self._told = history.problem
+            self._reported = history.problem
             self._read.emit(runs)
         history.close()
 
@@ -134,10 +131,10 @@ class RunHistory(QThread):
         states = [planned.plan.of(stage) for stage in _TOLD_BY]
         keys = tuple(stage.key for stage in states if stage.state == "cached")
         is_told = any(s.state == "cached" for s in states if s.id in {"evaluate", "run"})
-        is_new = is_told and keys not in self._kept
+        is_new = is_told and keys not in self._recorded
         if is_new and planned.project is document.project:
-            self._kept.add(keys)
-            self.keep([planned.project], planned.folder, planned=planned.plan)
+            self._recorded.add(keys)
+            self.keep([planned.opened], planned=planned.plan)
 
     def _on_opened(self, document: Document) -> None:
         """Switch to another project. Running jobs of the former project are not recorded for it."""
@@ -149,7 +146,7 @@ class RunHistory(QThread):
         if isinstance(event, StageFinished) and event.stage in _TOLD_BY and self._runner:
             job = self._runner.job(event.job)
             if job is not None and job.id not in self._foreign:
-                self.keep([job.project], Path(job.folder), planned=job.plan)
+                self.keep([job.opened], planned=job.plan)
 
     def _do(self, task: _Task) -> None:
         if self._stopping:

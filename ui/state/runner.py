@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import Any, Protocol
 
 from pydantic import JsonValue
@@ -25,7 +24,6 @@ from workbench.ids import STAGE_IDS, StageId, StudyId
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import Plan
 from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
-from workbench.project.model import Project
 from workbench.project.opened import OpenProject
 from workbench.project.trust import TrustStore, demand
 from workbench.protocol import (
@@ -227,12 +225,10 @@ class Runner(QObject):
         """The newest plan."""
         return self._planned
 
-    def plan_of(self, project: Project, folder: Path) -> Plan | None:
-        """Return the plan of a project that lies in a folder; None when it is not made yet."""
+    def plan_of(self, opened: OpenProject) -> Plan | None:
+        """Return the plan of a project; None when it is not made yet."""
         planned = self._planned
-        if planned is None or planned.folder != folder or planned.project != project:
-            return None
-        return planned.plan
+        return planned.plan if planned is not None and planned.opened == opened else None
 
     @property
     def running(self) -> list[Job]:
@@ -259,25 +255,25 @@ class Runner(QObject):
             if (job.id, stage) not in self._finished and stage != job.stage
         }
 
-    def is_allowed(self, project: Project, folder: Path) -> bool:
+    def is_allowed(self, opened: OpenProject) -> bool:
         """Return whether the code of a project may run without a question."""
         try:
-            demand(OpenProject(project, folder), self._trust)
+            demand(opened, self._trust)
         except WorkbenchError:
             return False
         return True
 
     def run_until(
-        self, project: Project, folder: Path, stages: Sequence[StageId], done: Collection[StageId]
+        self, opened: OpenProject, stages: Sequence[StageId], done: Collection[StageId]
     ) -> list[str]:
         """Run ``stages`` and all stages they need that are not in ``done``.
 
         Trust is asked for once, before anything runs. Returns the ids of the new jobs.
         """
         try:
-            code = demand(OpenProject(project, folder), self._trust).digest
+            code = demand(opened, self._trust).digest
         except TrustRequiredError as error:
-            self.trust_asked.emit(error, lambda: self.run_until(project, folder, stages, done))
+            self.trust_asked.emit(error, lambda: self.run_until(opened, stages, done))
             return []
         except WorkbenchError as error:
             self.refused.emit(error)
@@ -287,29 +283,29 @@ class Runner(QObject):
         first = _furthest([h for h in heads if h not in done])
         commands: list[str] = []
         if first:
-            commands.append(self._add(first, project, folder, code, None))
+            commands.append(self._add(first, opened, code, None))
         for stage in wanted:
             if stage in BACKGROUND:
                 base = interactive_part(stage)
                 after = (commands[0], base) if first and base not in done else None
-                commands.append(self._add(stage, project, folder, code, after))
+                commands.append(self._add(stage, opened, code, after))
         self._feed()
         return commands
 
-    def run_study(self, study: StudyId, project: Project, folder: Path, options: dict[str, JsonValue]) -> str:
+    def run_study(self, study: StudyId, opened: OpenProject, options: dict[str, JsonValue]) -> str:
         """Start or continue a study on its lane; return the id of its job.
 
         Returns "" if trust must be asked for first.
         """
         try:
-            code = demand(OpenProject(project, folder), self._trust).digest
+            code = demand(opened, self._trust).digest
         except TrustRequiredError as error:
-            self.trust_asked.emit(error, lambda: self.run_study(study, project, folder, options))
+            self.trust_asked.emit(error, lambda: self.run_study(study, opened, options))
             return ""
         except WorkbenchError as error:
             self.refused.emit(error)
             return ""
-        title = f"{project.name}: {STUDIES_BY_ID[study].title.lower()}"
+        title = f"{opened.project.name}: {STUDIES_BY_ID[study].title.lower()}"
         until, lane = STUDIES_BY_ID[study].needs, STUDIES_BY_ID[study].lane
         job_id = f"j{next(self._ids)}"
         job = Job(
@@ -317,11 +313,10 @@ class Runner(QObject):
             title,
             lane,
             until,
-            project,
-            str(folder),
+            opened,
             study=study,
             options=options,
-            plan=self.plan_of(project, folder),
+            plan=self.plan_of(opened),
             code=code,
         )
         self._jobs[job_id] = job
@@ -352,13 +347,11 @@ class Runner(QObject):
         for link in [*links, *self._leaving]:
             link.stop()
 
-    def _add(
-        self, until: StageId, project: Project, folder: Path, code: str, after: tuple[str, StageId] | None
-    ) -> str:
+    def _add(self, until: StageId, opened: OpenProject, code: str, after: tuple[str, StageId] | None) -> str:
         job_id = f"j{next(self._ids)}"
-        title = f"{project.name}: run to {STAGES_BY_ID[until].title}"
-        planned = self.plan_of(project, folder)
-        job = Job(job_id, title, lane_of(until), until, project, str(folder), after, planned, code)
+        title = f"{opened.project.name}: run to {STAGES_BY_ID[until].title}"
+        planned = self.plan_of(opened)
+        job = Job(job_id, title, lane_of(until), until, opened, after, planned, code)
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         return job_id

@@ -142,15 +142,16 @@ class Scores(QObject):
 
     def refresh(self) -> None:
         """Read all figures now."""
-        project = self._document.project
-        values = tuple(self._read(project)) if project is not None else ()
+        opened = self._document.opened_project
+        values = tuple(self._read(opened)) if opened is not None else ()
         if values != self.values:
             self.values = values
             self.changed.emit()
 
-    def _read(self, project: Project) -> Iterator[Score]:
+    def _read(self, opened: OpenProject) -> Iterator[Score]:
         from workbench.results import ConvertResult, EvaluateResult, LowerResult, VerifyResult
 
+        project = opened.project
         stale: set[StageId] = set()
 
         def read(kind: type, stage: StageId) -> object:
@@ -178,23 +179,23 @@ class Scores(QObject):
             converted if isinstance(converted, ConvertResult) else None,
             answers.gate if answers is not None and "verify" not in stale else None,
             answers.accuracy if answers is not None and "evaluate" not in stale else None,
-            self._sram_limit(project),
+            self._sram_limit(opened),
             frozenset(stale),
         )
         yield from scores(figures, self.pin.run, is_float=self.pin.is_float)
 
-    def _sram_limit(self, project: Project) -> int | None:
+    def _sram_limit(self, opened: OpenProject) -> int | None:
         """Return the size of the board's SRAM that holds the program's scratch memory [bytes]."""
         folder = self._session.result("lower")
-        if folder is None or not project.board:
+        if folder is None or not opened.project.board:
             return None
-        key = (folder, project.board)
+        key = (folder, opened.project.board)
         if self._fitted[0] != key:
             from workbench.deploy import fitting
 
             limit: int | None = None
             try:
-                fit = fitting.of_results(OpenProject(project, self._document.folder), folder)
+                fit = fitting.of_results(opened, folder)
             except (OSError, WorkbenchError):
                 fit = None
             for filling in fit.fillings if fit else ():

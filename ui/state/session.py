@@ -246,10 +246,14 @@ class Session(QObject):
 class Planned:
     """The plan of one value of the project, and its missing files."""
 
-    project: Project
-    folder: Path
+    opened: OpenProject
     plan: Plan
     missing: tuple[ErrorInfo, ...] = ()
+
+    @property
+    def project(self) -> Project:
+        """The project that was planned."""
+        return self.opened.project
 
 
 class Planner(QThread):
@@ -268,24 +272,24 @@ class Planner(QThread):
         self._cache = cache
         self._mutex = QMutex()
         self._wake = QWaitCondition()
-        self._wanted: tuple[Project, Path, Planned | None] | None = None
+        self._request: tuple[OpenProject, Planned | None] | None = None
         self._stopping = False
 
-    def request(self, project: Project, folder: Path) -> None:
+    def request(self, opened: OpenProject) -> None:
         """Request a plan. Replaces a request that has not started yet."""
-        self._request(project, folder, None)
+        self._ask(opened, None)
 
     def refresh(self, planned: Planned) -> None:
         """Look up again what is in the cache; plan anew only where files have changed.
 
         A request that has not begun yet goes first.
         """
-        if self._wanted is None:
-            self._request(planned.project, planned.folder, planned)
+        if self._request is None:
+            self._ask(planned.opened, planned)
 
-    def _request(self, project: Project, folder: Path, known: Planned | None) -> None:
+    def _ask(self, opened: OpenProject, known: Planned | None) -> None:
         self._mutex.lock()
-        self._wanted = (project, folder, known)
+        self._request = (opened, known)
         self._wake.wakeOne()
         self._mutex.unlock()
         if not self.isRunning() and not self._stopping:
@@ -301,34 +305,34 @@ class Planner(QThread):
 
     def run(self) -> None:
         digests = Digests(self._cache.root / "digests.json")
-        while (wanted := self._next()) is not None:
-            project, folder, known = wanted
+        while (request := self._next()) is not None:
+            opened, known = request
             if known is not None and known.plan.is_valid:
                 self.planned.emit(replace(known, plan=known.plan.looked_up(self._cache)))
                 continue
             try:
-                with watching_digests(partial(self._on_digest, folder)):
-                    plan_now = plan(OpenProject(project, folder), self._cache, digests)
+                with watching_digests(partial(self._on_digest, opened.folder)):
+                    plan_now = plan(opened, self._cache, digests)
             except Cancelled:
                 continue
             finally:
                 self.reading.emit("")
-            error = missing(OpenProject(project, folder))
+            error = missing(opened)
             infos = error.infos if isinstance(error, WorkbenchError) else ()
-            self.planned.emit(Planned(project, folder, plan_now, infos))
+            self.planned.emit(Planned(opened, plan_now, infos))
 
     def _on_digest(self, folder: Path, path: Path, done: int, size: int) -> None:
         """Report the digest of a large file; end it when the window closes or opens another."""
         self.reading.emit(f"Reading {path.name} {100 * (done / max(size, 1)):.0f} %")
-        wanted = self._wanted
-        if self._stopping or (wanted is not None and wanted[1] != folder):
+        request = self._request
+        if self._stopping or (request is not None and request[0].folder != folder):
             raise Cancelled
 
-    def _next(self) -> tuple[Project, Path, Planned | None] | None:
+    def _next(self) -> tuple[OpenProject, Planned | None] | None:
         self._mutex.lock()
-        while self._wanted is None and not self._stopping:
+        while self._request is None and not self._stopping:
             self._wake.wait(self._mutex)
-        wanted, self._wanted = self._wanted, None
+        request, self._request = self._request, None
         stopping = self._stopping
         self._mutex.unlock()
-        return None if stopping else wanted
+        return None if stopping else request

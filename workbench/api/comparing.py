@@ -130,7 +130,7 @@ class Comparison:
         """Return the comparison as Markdown: the verdict, a table of figures, and all changes."""
         head = "passed" if self.passed else f"failed: {'; '.join(self.broken)}"
         lines = [f"## {self.after.project}: {head}", ""]
-        lines += _rows(("figure", "baseline", "now", "change"), map(_told, self.figures))
+        lines += _rows(("figure", "baseline", "now", "change"), map(_figure_row, self.figures))
         if self.limits:
             rows = [
                 (limit.name, limit.limit, _number(limit.value, limit), _held(limit)) for limit in self.limits
@@ -266,7 +266,7 @@ def _present(opened: OpenProject) -> _Read:
     cache = Cache(default_root())
     planned = plan(opened, cache)
     run = run_of(opened.project, planned, cache)
-    kept = _kept(opened, {stage.id: stage.key for stage in planned.stages})
+    kept = _cached_run(opened, {stage.id: stage.key for stage in planned.stages})
     if run is not None:
         done = [s for s in planned.stages if s.key and cache.has(s.key)]
         if kept is not None and kept.gate is not None:
@@ -284,7 +284,7 @@ def _present(opened: OpenProject) -> _Read:
     return _Read(outcome_of(kept), kept)
 
 
-def _kept(opened: OpenProject, keys: Mapping[str, str]) -> Run | None:
+def _cached_run(opened: OpenProject, keys: Mapping[str, str]) -> Run | None:
     if opened.path is None:
         return None
     wanted = [keys.get(stage, "") for stage in ("evaluate", "lower")]
@@ -341,7 +341,7 @@ def _values(change: Change) -> dict[str, str]:
     return {"what": change.what, "before": change.before, "after": change.after}
 
 
-def _told(figure: FigureChange) -> tuple[str, str, str, str]:
+def _figure_row(figure: FigureChange) -> tuple[str, str, str, str]:
     texts = ["-" if v is None else f"{v:,.6g}" for v in (figure.baseline, figure.value)]
     change = "-" if figure.comparable else "other estimator: not comparable"
     if figure.change is not None:

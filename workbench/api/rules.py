@@ -137,7 +137,7 @@ def _config(text: str, opened: OpenProject, role: PluginRole) -> str | Config:
 
 def _of_plugin(text: str, opened: OpenProject, role: PluginRole, others: Sequence[str] = ()) -> str:
     """Return the reference of a plug-in item, given by name or by full reference."""
-    items = offered(opened.project, opened.folder, role)
+    items = offered(opened, role)
     references = [item.reference for item in items if text in (item.name, item.reference)]
     if len(references) == 1:
         return references[0]

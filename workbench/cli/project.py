@@ -165,7 +165,7 @@ def _new(options: argparse.Namespace) -> int:
         raise failure(
             "No model given.", "Add --model, --recipe, or --aot with a command line.", code="model-not-given"
         )
-    project = _made(options, path)
+    project = _new_project(options, path)
     opened = api.OpenProject(project, path.absolute().parent, path)
     api.require_valid(opened)
     api.save(opened)
@@ -210,7 +210,7 @@ def _take_over(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _made(options: argparse.Namespace, path: Path) -> Project:
+def _new_project(options: argparse.Namespace, path: Path) -> Project:
     calibration = _data(options, options.calibration)
     data = _data(options, options.evaluation)
     if options.preprocess and not any(d and d.preprocess for d in (calibration, data)):

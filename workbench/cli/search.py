@@ -219,9 +219,12 @@ def add_sweep(verbs: Any) -> None:
     )
     add_project(verb)
     add_several(
-        verb, "--targets", default=[], metavar="T",
+        verb,
+        "--targets",
+        default=[],
+        metavar="T",
         help="devices, prefixes of names, or all; default: the project's device",
-    )  # fmt: skip
+    )
     for flag, name, words in _AXES:
         kind = int if name == "arena_cache_bytes" else str
         add_several(verb, flag, kind, dest=name, metavar="X", help=words)
@@ -231,17 +234,17 @@ def add_sweep(verbs: Any) -> None:
         help="for the project's device: optimised for size, and SRAM limits from there to the maximum",
     )
     verb.add_argument(
-        "--ini", type=Path, metavar="FILE",
+        "--ini",
+        type=Path,
+        metavar="FILE",
         help="your own system configurations and memory modes, instead of the project's",
-    )  # fmt: skip
+    )
+    most = os.cpu_count() or 1
+    words = f"number of processes, up to {most} on this machine"
+    verb.add_argument("--workers", type=_count, default=most, metavar="N", help=words)
     verb.add_argument(
-        "--workers", type=_count, default=os.cpu_count() or 1, metavar="N",
-        help=f"number of processes, up to {os.cpu_count()} on this machine",
-    )  # fmt: skip
-    verb.add_argument(
-        "--scheduler", default="", metavar="ADDRESS",
-        help="compile on the workers of a Dask cluster",
-    )  # fmt: skip
+        "--scheduler", default="", metavar="ADDRESS", help="compile on the workers of a Dask cluster"
+    )
     add_engine(verb)
     verb.set_defaults(perform=_sweep)
 

@@ -246,7 +246,7 @@ class _Bench:
             f"out{index}": values[0] if len(values) == 1 else np.stack(values)
             for index, values in enumerate(sides)
         }
-        return document | _kept(job, outputs)
+        return document | _write_outputs(job, outputs)
 
     def _vectors(self, job: Mapping[str, Any], program: Program) -> dict[str, Any]:
         """Run the test vectors of the program; compare with what they expect."""
@@ -262,7 +262,7 @@ class _Bench:
             for number, result in enumerate(results)
             for index, values in enumerate(result.outputs)
         }
-        return document | _kept(job, outputs)
+        return document | _write_outputs(job, outputs)
 
     def _reference(
         self, name: str, samples: Sequence[Sequence[_Array]], results: Sequence[Result]
@@ -384,7 +384,7 @@ def _differences(outputs: Sequence[_Array], expected: Sequence[_Array]) -> dict[
     }
 
 
-def _kept(job: Mapping[str, Any], outputs: Mapping[str, _Array]) -> dict[str, Any]:
+def _write_outputs(job: Mapping[str, Any], outputs: Mapping[str, _Array]) -> dict[str, Any]:
     """Write the outputs where the job wants them."""
     if "out" not in job:
         return {}

@@ -208,11 +208,11 @@ def _matrix(options: argparse.Namespace) -> int:
     else:
         for name, result in results.items():
             print(f"{name}:")
-            print_table(("device", "config", ""), [(c.target, c.config, _said(c)) for c in result.cells])
+            print_table(("device", "config", ""), [(c.target, c.config, _cell_text(c)) for c in result.cells])
     return EXIT_FAILED if failed else EXIT_DONE
 
 
-def _said(cell: Cell) -> str:
+def _cell_text(cell: Cell) -> str:
     if cell.problem:
         before = " (predicted)" if cell.warned else ""
         return f"no: {cell.problem}{before}"

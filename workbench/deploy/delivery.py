@@ -164,7 +164,7 @@ def _write_together(target: Path, contents: Mapping[str, bytes]) -> None:
                 final.rename(saved[final])
         # A loss of power may not reorder what becomes of the old manifest, the files and the new.
         sync_folder(target)
-        _place(target, parts, placed)
+        _rename_parts(target, parts, placed)
     except BaseException:
         for final in placed:
             final.unlink(missing_ok=True)
@@ -180,7 +180,7 @@ def _write_together(target: Path, contents: Mapping[str, bytes]) -> None:
     sync_folder(target)
 
 
-def _place(target: Path, parts: Mapping[Path, Path], placed: list[Path]) -> None:
+def _rename_parts(target: Path, parts: Mapping[Path, Path], placed: list[Path]) -> None:
     """Give the files their names, the manifest last; list those that have them."""
     for final, part in parts.items():
         if final.name == _MANIFEST:

@@ -116,7 +116,7 @@ def input_header(picture: PictureInput, stem: str) -> str:
         f"  static const uint8_t source[{channels}] = {{{', '.join(map(str, picture.sources))}}};",
         f"  for (size_t i = 0; i < {height * width}u; ++i)",
         f"    for (size_t c = 0; c < {channels}u; ++c)",
-        f"      input[{_place(picture, height * width)}] = "
+        f"      input[{_position_text(picture, height * width)}] = "
         f"{stem}_codes[c][pixels[i * {channels}u + source[c]]];",
         "}",
         "",
@@ -130,5 +130,5 @@ def _row(codes: tuple[int, ...]) -> list[str]:
     return ["  {", *(f"    {', '.join(map(str, part))}," for part in parts), "  },"]
 
 
-def _place(picture: PictureInput, pixels: int) -> str:
+def _position_text(picture: PictureInput, pixels: int) -> str:
     return f"i * {len(picture.codes)}u + c" if picture.is_last else f"c * {pixels}u + i"

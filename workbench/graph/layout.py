@@ -149,7 +149,7 @@ class _Drawing:
         pairs = [*((a, b) for a, b, _ in entering), *linked, *((a, b) for a, b, _ in leaving)]
         edges = list(dict.fromkeys((min(pair), max(pair)) for pair in pairs))
         rows = self._rows(edges)
-        self._place(rows)
+        self._position_vertices(rows)
         layout = self._sized()
         for position, child, tensor in entering:
             self._route(layout, rows, (position, child), "entry", tensor)
@@ -169,7 +169,7 @@ class _Drawing:
             count, tuple(edges), len(self._entries), len(self._exits), thorough=self._contents.thorough
         )
 
-    def _place(self, rows: Rows) -> None:
+    def _position_vertices(self, rows: Rows) -> None:
         """Compute the middle [px] of every vertex, and the top and bottom of every row."""
         half = [width / 2 + (COLUMN_GAP / 2 if width else BEND_ROOM) for width, _ in self._sizes]
         half += [BEND_ROOM] * (len(rows.up) - self._count)

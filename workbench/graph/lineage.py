@@ -82,7 +82,7 @@ class Lineage:
             return self._inside(level, node_id, other)
         ids = tuple(self._found.get(other, {}).get(key, ()))
         if ids:
-            return Counterpart(ids, self._told(level, node_id, other, ids[0]))
+            return Counterpart(ids, self._weaker(level, node_id, other, ids[0]))
         if key.role != "operation":
             owner = tuple(self._found.get(other, {}).get(Key("operation", key.root), ()))
             return Counterpart(owner, "owner") if owner else NOTHING
@@ -121,7 +121,7 @@ class Lineage:
                 return level
         return None
 
-    def _told(self, level: str, node_id: str, other: str, other_id: str) -> How:
+    def _weaker(self, level: str, node_id: str, other: str, other_id: str) -> How:
         """Return the weaker identification of both ends."""
         hows = {self._how[level].get(node_id, "same"), self._how[other].get(other_id, "same")}
         return next((how for how in _WEAKEST_FIRST if how in hows), "same")

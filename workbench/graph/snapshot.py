@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from workbench.errors import Place, failure
 
@@ -85,18 +85,7 @@ NodeKind = Literal[
     "dequantize",
     "control",
 ]
-KINDS: tuple[NodeKind, ...] = (
-    "input",
-    "output",
-    "call",
-    "parameter",
-    "constant",
-    "delegate",
-    "observer",
-    "quantize",
-    "dequantize",
-    "control",
-)
+KINDS: tuple[NodeKind, ...] = get_args(NodeKind)
 
 T = TypeVar("T", bound="Hashable")
 

@@ -113,7 +113,7 @@ class History:
     def _report_once(self, code: str, message: str) -> None:
         if self.problem is None:
             hint = "They stay in the file but are not listed."
-            self.problem = ErrorInfo(message=message, hint=hint, where=self._place(), code=code)
+            self.problem = ErrorInfo(message=message, hint=hint, where=self._where(), code=code)
 
     def run(self, number: int) -> Run:
         """Return one run.
@@ -213,7 +213,7 @@ class History:
             hint="Move the damaged file away."
             if damaged
             else lock_remedy(error, "Make the folder writable."),
-            where=self._place(),
+            where=self._where(),
             details=str(error),
             code=code,
         )
@@ -223,7 +223,7 @@ class History:
                 self._rows.close()
             self._rows = _in_memory()
 
-    def _place(self) -> Place:
+    def _where(self) -> Place:
         return Place(kind="file", id=str(self.path))
 
 

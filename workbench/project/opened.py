@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from workbench.escaping import html_table
@@ -23,12 +23,13 @@ class OpenProject:
     Attributes:
         project: The project itself.
         folder: Where relative paths of the project start.
-        path: The project file; None for a project that was never saved.
+        path: The project file; None for a project that was never saved. Two values that differ
+            in it alone are equal: no result depends on it.
     """
 
     project: Project
     folder: Path
-    path: Path | None = None
+    path: Path | None = field(default=None, compare=False)
 
     def edited(self, edit: Callable[[Project], Project]) -> OpenProject:
         """Return the project after an edit (a function of ``workbench.project.edits``)."""

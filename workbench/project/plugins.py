@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from workbench.project.configs import PluginRole
-    from workbench.project.model import Project
 
 GROUP = "quantization_workbench.plugins"
 TABLES: dict[str, PluginRole] = {
@@ -100,12 +99,12 @@ def items_of(plugin: str, folder: Path) -> tuple[PluginItem, ...]:
     return tuple(PluginItem(role, f"{plugin}:{name}", title) for role, name, title in items)
 
 
-def offered(project: Project | None, folder: Path, role: PluginRole) -> list[PluginItem]:
+def offered(opened: OpenProject, role: PluginRole) -> list[PluginItem]:
     """Return the readable items of a role from the project's and installed plug-ins."""
     items: list[PluginItem] = []
-    for plugin in (*(project.plugins if project else ()), *installed()):
+    for plugin in (*opened.project.plugins, *installed()):
         try:
-            items += [item for item in items_of(plugin, folder) if item.role == role]
+            items += [item for item in items_of(plugin, opened.folder) if item.role == role]
         except WorkbenchError:
             continue
     return items

@@ -76,7 +76,7 @@ class Table:
 
     def whole(self, field: int, form: str, default: int = 0) -> int:
         """Return an integer field."""
-        at = self._place(field)
+        at = self._offset_of(field)
         return default if at is None else self._data.whole(form, at)
 
     def table(self, field: int) -> Table | None:
@@ -125,7 +125,7 @@ class Table:
         self._data.spend(len(data))
         return str(data, "utf-8", "replace")
 
-    def _place(self, field: int) -> int | None:
+    def _offset_of(self, field: int) -> int | None:
         entry = 4 + 2 * field
         if entry + 2 > self._size:
             return None
@@ -133,7 +133,7 @@ class Table:
         return self._at + offset if offset else None
 
     def _target(self, field: int) -> int | None:
-        at = self._place(field)
+        at = self._offset_of(field)
         return None if at is None else at + self._data.whole("I", at)
 
     def _vector(self, field: int, size: int) -> tuple[int, int]:

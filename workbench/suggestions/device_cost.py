@@ -35,7 +35,7 @@ def channels_last(project: Project, lowered: LowerResult, program: GraphSnapshot
         for report in lowered.vela
         for row in _leading(report.operations, _readers(program), alone=len(lowered.vela) == 1)
     ]
-    location = _place(project.model)
+    location = _example_source(project.model)
     if not rows or not location:
         return
     cycles = sum(row.cycles for row in rows)
@@ -70,7 +70,7 @@ def _leading(rows: Sequence[VelaOperation], readers: frozenset[str], *, alone: b
     return transposes if reads or (alone and "" in readers) else []
 
 
-def _place(model: ModelSource) -> str:
+def _example_source(model: ModelSource) -> str:
     """Return where the example input is created; "" if not in code."""
     if model.inputs or model.input_shapes or ".py:" not in model.spec:
         return ""

@@ -52,7 +52,7 @@ class Toolchain(Frozen):
         return title_of(self.probed.versions)
 
 
-class _Kept(Frozen):
+class _Registry(Frozen):
     toolchains: tuple[Toolchain, ...] = ()
 
 
@@ -86,7 +86,7 @@ def _read(path: str, time: int, size: int) -> dict[str, Toolchain]:
     if is_open_to_others(Path(path)) or is_open_to_others(Path(path).parent):
         raise _damaged("other users can change it", "Take the permission to write from others.")
     try:
-        kept = _Kept.model_validate_json(read_limited(Path(path), _MOST_BYTES))
+        kept = _Registry.model_validate_json(read_limited(Path(path), _MOST_BYTES))
     except (OSError, ValidationError) as error:
         raise _damaged("it is damaged", "Remove the file, and add the toolchains again.") from error
     return {toolchain.name: toolchain for toolchain in kept.toolchains}
@@ -105,7 +105,7 @@ def toolchain_of(name: str) -> Toolchain:
         raise failure(
             f"The interpreter of the toolchain {name} is no longer there: {known.python}.",
             f"Restore it, or remove the toolchain: workbench toolchain remove {name}.",
-            _place(name),
+            _where(name),
             code="toolchain-missing",
         )
     if known.probed.is_current:
@@ -121,7 +121,7 @@ def unknown(name: str) -> WorkbenchError:
     return failure(
         f"This machine has no toolchain {name!r}.",
         f"It has: {names}. Add it with: workbench toolchain add.",
-        _place(name),
+        _where(name),
         code="toolchain-missing",
     )
 
@@ -187,14 +187,14 @@ def check_new(name: str) -> None:
         raise failure(
             f"{name!r} cannot be the name of a toolchain.",
             f"Use letters, digits, dots and dashes; {OWN_TITLE} is the program's own.",
-            _place(name),
+            _where(name),
             code="toolchain-name-invalid",
         )
     if name in toolchains():
         raise failure(
             f"There is a toolchain {name} already.",
             f"Choose another name, or remove it first: workbench toolchain remove {name}.",
-            _place(name),
+            _where(name),
             code="toolchain-name-taken",
         )
 
@@ -220,7 +220,7 @@ def _asked(name: str, python: Path) -> Probed:
     """
     probed = probe(python)
     if problems := problems_of(probed):
-        where = _place(name)
+        where = _where(name)
         raise WorkbenchError(
             [
                 info.model_copy(update={"message": f"{python}: {info.message}", "where": where})
@@ -234,7 +234,7 @@ def _change(change: Callable[[dict[str, Toolchain]], dict[str, Toolchain]]) -> N
     try:
         make_private_folder(_path().parent)
         with locked(_path()):
-            kept = _Kept(toolchains=tuple(change(toolchains()).values()))
+            kept = _Registry(toolchains=tuple(change(toolchains()).values()))
             write_file(_path(), kept.model_dump_json(indent=2).encode(), mode=0o600)
     except OSError as error:
         raise failure(
@@ -249,7 +249,7 @@ def _path() -> Path:
     return config_folder() / "toolchains.json"
 
 
-def _place(name: str) -> Place:
+def _where(name: str) -> Place:
     return Place(kind="option", id=f"toolchain {name}" if name else "toolchain")
 
 

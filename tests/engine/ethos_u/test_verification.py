@@ -9,7 +9,8 @@ from tests.engine.in_process import CALIBRATED, project
 from workbench.engine.ethos_u import reference_model
 from workbench.engine.evaluation.sample_outputs import SampleOutputs
 
-pytestmark = pytest.mark.engine
+# What is verified is shared; what *evaluate* and *verify* give is what these tests are about.
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results(own=("evaluate", "verify"))]
 
 # As many as the data of the test has.
 SAMPLES = 8
@@ -101,7 +102,7 @@ def test_that_run_takes_what_verify_executed(engine, monkeypatch):
     assert agreement.exact == agreement.elements > 0
 
 
-@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("inside", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_that_the_reference_model_computes_all_where_the_executor_is_wrong(engine, monkeypatch, inside):
     right = verified(engine, samples=6)
     wrong_from(monkeypatch, 0, (lambda e: e.visible[0]) if inside else None)

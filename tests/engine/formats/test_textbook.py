@@ -208,7 +208,7 @@ def test_that_a_large_array_is_the_same_in_pieces():
 
 def test_that_roles_choose_their_own_parameters():
     config = {"data_in_width": 8, "data_in_frac_width": 4, "weight_width": 4, "weight_frac_width": 2}
-    assert quantizer("integer", config, "weight").given["width"] == 4
+    assert quantizer("integer", config, "weight").parameters["width"] == 4
     with refused("format-parameter-missing", "format-parameter-missing"):
         quantizer("integer", config, "bias")
 

@@ -61,10 +61,14 @@ def test_that_what_is_outside_of_a_loop_and_inside_has_its_own_report(engine):
     assert told["while_loop/body/mul"].by
 
 
-def test_that_what_cannot_be_lowered_of_branches_is_said_before(engine):
+@pytest.mark.slow
+def test_that_16_bits_with_weights_in_a_branch_are_said_not_to_be_lowered(engine):
     made = edits.assign(branching(), "module_name", "b", "a16w8")
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert engine.failure.code == "branch-int16-weights"
+
+
+def test_that_what_cannot_be_lowered_of_branches_is_said_before(engine):
     made = edits.assign(branching(), "module_name", "b", "float")
     assert engine.run(made, "lower", "evaluate") == "failed"
     assert engine.failure.code == "branch-float-weights"

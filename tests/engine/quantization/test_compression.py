@@ -20,7 +20,7 @@ from workbench.engine.quantization.compression import (
     scores,
 )
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 def exported(model, *shape):

@@ -10,7 +10,7 @@ from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 
 EXAMPLE = Path(__file__).parents[3] / "resources" / "plugins" / "example.py"
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from workbench.pte.tflite_model import read_tflite
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.tflite import TfliteComparison, tflite_options
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.shared_results]
 FILE = Path(twin_networks.__file__)
 DEVICE = "ethos-u55-128"
 

@@ -28,7 +28,6 @@ from workbench.errors import ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.project.configs import A16W8, QuantConfig
 from workbench.project.model import TargetChoice
-from workbench.project.opened import OpenProject
 from workbench.project.project_code import Code
 from workbench.project.trust import TrustStore, named_code
 
@@ -65,8 +64,9 @@ def test_that_a_new_project_needs_a_model_that_is_there(parent, folder, qtbot):
     assert dialog.buttons.button(OK).isEnabled()
     with qtbot.waitSignal(dialog.made) as made:
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
-    project, where = made.args
-    assert where == folder
+    (opened,) = made.args
+    project = opened.project
+    assert opened.folder == folder
     assert project.model.spec == "net.pt2"
     assert project.target.options["memory_mode"] == "Shared_Sram"
     assert project.rules[0].kind == "global"
@@ -97,7 +97,7 @@ def test_that_pictures_are_prepared_as_on_the_command_line(parent, pictures, qtb
         qtbot.keyClicks(line, text)
     with qtbot.waitSignal(dialog.made) as made:
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
-    project = made.args[0]
+    project = made.args[0].project
     preprocess = project.calibration.preprocess
     assert project.model.input_shapes == (shape,)
     assert (preprocess.size, preprocess.crop) == sizes
@@ -339,7 +339,7 @@ def test_that_a_new_project_can_be_made_for_a_board(parent, folder, qtbot):
     assert values(dialog.target.fields["system_config"]) == ["RA8P1"]
     with qtbot.waitSignal(dialog.made) as made:
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
-    project, _ = made.args
+    project = made.args[0].project
     assert (project.board, project.target.id) == ("renesas-ra8p1", "ethos-u55-256")
     assert project.target.options["arena_cache_bytes"] == 1664 * 1024
 
@@ -371,9 +371,9 @@ def test_that_an_onnx_file_is_a_model_without_code_and_weights(parent, folder, q
     assert not dialog.attribute.isVisibleTo(dialog)
     with qtbot.waitSignal(dialog.made) as made:
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
-    project, where = made.args
-    assert (project.model.spec, project.name, where) == ("net.onnx", "net", folder)
-    assert not named_code(OpenProject(project, where)).digest
+    (opened,) = made.args
+    assert (opened.project.model.spec, opened.project.name, opened.folder) == ("net.onnx", "net", folder)
+    assert not named_code(opened).digest
 
 
 def test_that_dropped_files_fill_the_form_and_shapes_follow_from_the_data(parent, arrays, qtbot):
@@ -384,7 +384,7 @@ def test_that_dropped_files_fill_the_form_and_shapes_follow_from_the_data(parent
     assert dialog.shapes.placeholderText() == "1x1x8x8, from the data"
     with qtbot.waitSignal(dialog.made) as made:
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
-    project, _ = made.args
+    project = made.args[0].project
     assert project.model.spec == "net.py:Net"
     assert project.model.input_shapes == ((1, 1, 8, 8),)
     assert project.calibration.spec == "calibration.npz"

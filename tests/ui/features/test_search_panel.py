@@ -91,10 +91,10 @@ def test_that_what_was_searched_before_stands_among_the_runs_once(searched, open
 def test_that_a_search_without_other_candidates_is_not_offered_to_go_on(opened, qtbot):
     panel = opened.window.reveal("search")
     panel.start.click()
-    qtbot.waitUntil(lambda: panel.study.job is None and panel.study.found is not None)
+    qtbot.waitUntil(lambda: panel.study.job is None and panel.study.result is not None)
     panel.limits.trials.setValue(500)
     qtbot.waitUntil(lambda: panel.start.text() == "Continue")
-    ended = panel.study.found.model_copy(update={"is_exhausted": True})
+    ended = panel.study.result.model_copy(update={"is_exhausted": True})
     save_study(ended, study_folder(opened.session.cache, panel.study.key))
     panel.refresh()
     assert panel.start.text() == "Search"
@@ -119,7 +119,7 @@ def test_that_a_search_which_goes_on_for_a_closed_project_is_not_shown_in_the_ne
     opened.runner.received.emit(
         StudyProgress(job=job.id, study="search", key=panel.study.key, done=2, total=3)
     )
-    assert panel.study.found is None
+    assert panel.study.result is None
     opened.runner.cancel()
     qtbot.waitUntil(lambda: not opened.runner.running)
 

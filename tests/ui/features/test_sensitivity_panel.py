@@ -35,7 +35,7 @@ def test_that_modules_are_ordered_with_more_samples_tried_and_marked_after_an_ed
     assert measured.bars.names == ("head", "stem.conv")
     assert "noise" in measured.bars.labels["bottom"]
     # More samples can be asked for and only those are run.
-    measured.samples.setValue(int(measured.study.found.samples))
+    measured.samples.setValue(int(measured.study.result.samples))
     measured.refresh()
     assert (measured.measure.text(), measured.measure.isEnabled()) == ("Measure", False)
     assert measured.measure.toolTip()
@@ -82,6 +82,6 @@ def test_that_an_empty_panel_offers_to_measure_below_its_text(opened, engines, p
     qtbot.waitUntil(panel.note.button.isVisible)
     assert panel.note.button.text() == panel.measure.text() == "Measure"
     qtbot.mouseClick(panel.note.button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: panel.study.found is not None and not opened.runner.running)
+    qtbot.waitUntil(lambda: panel.study.result is not None and not opened.runner.running)
     assert not panel.note.button.isVisible()
     assert [c.study for c in engines.commands if isinstance(c, RunStudy)] == ["sensitivity"]

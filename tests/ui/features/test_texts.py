@@ -34,7 +34,7 @@ def test_that_a_text_asks_for_tokens_in_place_of_labels(parent, folder):
     assert not dialog.labels.isVisibleTo(dialog)
     dialog.tokenizer.set_text(str(folder / "tokenizer.json"))
     dialog.length.setValue(32)
-    data = build(dialog.draft()).calibration
+    data = build(dialog.draft()).project.calibration
     assert data.spec == "story.txt"
     assert data.tokens.tokenizer == "tokenizer.json"
     assert data.tokens.length == 32

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QAbstractItemModelTester
@@ -16,6 +18,7 @@ from ui.state.jobs import Job
 from workbench.graph.snapshot import Module
 from workbench.project.edits import move_rule
 from workbench.project.model import Rule
+from workbench.project.opened import OpenProject
 from workbench.project.rules import Effective, RuleCount
 
 
@@ -135,15 +138,15 @@ def test_that_the_log_stays_bounded_under_a_flood(watch):
 
 def test_that_jobs_stand_newest_first_and_change_in_place(watch):
     model = watch(JobTableModel())
-    first = Job("j1", "net: run to Export", "interactive", "export", make_project(), ".")
+    opened = OpenProject(make_project(), Path())
+    first = Job("j1", "net: run to Export", "interactive", "export", opened)
     model.update_job(first)
     second = Job(
         "j2",
         "net: run to Lower",
         "background",
         "lower",
-        make_project(),
-        ".",
+        opened,
         state="running",
         stage="lower",
         progress=0.5,

@@ -127,8 +127,6 @@ def test_that_a_study_does_not_wait_for_lowering_ahead(ahead, engines, qtbot):
     engines.plays = [Play(), Play(hold="lower"), Play()]
     evaluate(ahead, qtbot)
     qtbot.waitUntil(lambda: ahead.session.stage("lower").state == "running")
-    ahead.runner.run_study(
-        "sweep", ahead.document.project, ahead.document.folder, {"targets": ["ethos-u55-128"], "axes": {}}
-    )
+    ahead.runner.run_study("sweep", ahead.document.opened_project, {"targets": ["ethos-u55-128"], "axes": {}})
     qtbot.waitUntil(lambda: ahead.session.stage("lower").state != "running")
     assert any(isinstance(command, RunStudy) for command in engines.commands)

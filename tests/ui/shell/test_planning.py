@@ -12,6 +12,7 @@ from workbench.pipeline import keys
 from workbench.pipeline import plan as plan_module
 from workbench.pipeline.cache import Cache
 from workbench.project import edits, store
+from workbench.project.opened import OpenProject
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_that_an_edit_is_planned_once_and_a_run_takes_the_plan(opened, qtbot, pl
     # A run takes the plan that is there.
     settle(opened, qtbot)
     plans.clear()
-    planned = opened.runner.plan_of(opened.document.project, opened.document.folder)
+    planned = opened.runner.plan_of(opened.document.opened_project)
     opened.runs.run_to("")
     settle(opened, qtbot)
     assert plans == []
@@ -103,7 +104,7 @@ def test_that_a_window_closes_while_a_large_file_is_read(qtbot, tmp_path, monkey
     path = write_project(tmp_path / "mine")
     planner = Planner(Cache(tmp_path / "cache"))
     with qtbot.waitSignal(planner.reading) as told:
-        planner.request(store.load(path), path.parent)
+        planner.request(OpenProject(store.load(path), path.parent))
     # What is read and how much of it is said.
     assert told.args[0].startswith("Reading ")
     assert told.args[0].endswith(" 0 %")
@@ -112,11 +113,11 @@ def test_that_a_window_closes_while_a_large_file_is_read(qtbot, tmp_path, monkey
     monkeypatch.setattr(keys, "file_digest", files.file_digest)
     other = write_project(tmp_path / "other")
     with qtbot.waitSignal(planner.planned) as planned:
-        planner.request(store.load(other), other.parent)
-    assert planned.args[0].folder == other.parent
+        planner.request(OpenProject(store.load(other), other.parent))
+    assert planned.args[0].opened.folder == other.parent
     monkeypatch.setattr(keys, "file_digest", endless)
     reading.clear()
-    planner.request(store.load(path), path.parent)
+    planner.request(OpenProject(store.load(path), path.parent))
     assert reading.wait(20)
     planner.stop()
     assert planner.isFinished()

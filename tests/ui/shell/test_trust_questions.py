@@ -80,7 +80,7 @@ class User:
     def study(self, name, **options):
         """Start a study."""
         document = self.workbench.document
-        self.do(lambda: self.workbench.runner.run_study(name, document.project, document.folder, options))
+        self.do(lambda: self.workbench.runner.run_study(name, document.opened_project, options))
 
     def _allow(self):
         self.notices.take(QUESTION)

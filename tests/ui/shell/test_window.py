@@ -19,6 +19,7 @@ from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import GraphSnapshot, Node
 from workbench.project import edits, store
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.protocol import decode_event
 
 SLOW = pytest.mark.slow
@@ -299,7 +300,7 @@ def test_that_a_project_not_saved_or_open_elsewhere_is_asked_about(
     workbench, tmp_path, notices, project_file
 ):
     # A new unsaved project is marked and asked about.
-    workbench.document.new(make_project(), tmp_path)
+    workbench.document.new(OpenProject(make_project(), tmp_path))
     assert workbench.window.isWindowModified()
     workbench.files.close_project()
     notice = notices.take("Save this new project?")

@@ -16,6 +16,7 @@ from ui.state.project_files import AUTOSAVE_SUFFIX, ProjectInUseError, left_behi
 from workbench.errors import failure
 from workbench.project import edits, store
 from workbench.project.model import TargetChoice
+from workbench.project.opened import OpenProject
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_that_a_broken_autosave_is_ignored(document, project_file):
 
 def test_that_projects_never_saved_are_kept_for_the_next_window(document, tmp_path):
     recovery = tmp_path / "recovery"
-    document.new(make_project(), tmp_path)
+    document.new(OpenProject(make_project(), tmp_path))
     document.autosave()
     assert left_behind(recovery) == []
     (mine,) = recovery.glob(f"*{AUTOSAVE_SUFFIX}")
@@ -316,7 +317,7 @@ time.sleep(60)
 
 def test_that_unsaved_changes_of_a_window_in_another_container_are_offered_when_it_ends(document, tmp_path):
     recovery = tmp_path / "recovery"
-    document.new(make_project(), tmp_path)
+    document.new(OpenProject(make_project(), tmp_path))
     document.autosave()
     (mine,) = recovery.glob(f"*{AUTOSAVE_SUFFIX}")
     # A number that no process has here.

@@ -15,6 +15,7 @@ from ui.state.relocate import relocate
 from workbench.graph.snapshot import GraphSnapshot, Module
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, Evaluation, ModelSource, Rule
+from workbench.project.opened import OpenProject
 from workbench.project.rules import Effective, ModuleRef, NodeRef, resolve
 
 
@@ -63,7 +64,7 @@ def problems(*rules, graph=GRAPH):
     project = make_project(*rules, calibration=DataSource(spec="data.npy"))
     refs = [ModuleRef(m.path, m.type_name) for m in MODULES]
     nodes = [NodeRef("conv2d", "aten.conv2d.default", tuple(refs[:3]))]
-    return list(project_problems(project, Path.cwd(), graph, resolve(project, refs, nodes)))
+    return list(project_problems(OpenProject(project, Path.cwd()), graph, resolve(project, refs, nodes)))
 
 
 def test_that_rules_without_effect_are_problems_with_their_place():
@@ -101,7 +102,7 @@ def test_that_a_moved_project_means_the_same_files(tmp_path):
             "rules": (Rule(id="r1", kind="finder", match="own.py:first", config="own.py:narrow"),),
         }
     )
-    moved = relocate(project, tmp_path / "a", tmp_path / "b")
+    moved = relocate(OpenProject(project, tmp_path / "a"), tmp_path / "b")
     assert moved.model.spec == "../a/net.py:make"
     assert moved.model.weights == "../a/w.safetensors"
     assert moved.calibration.spec == "../a/data.npz"
@@ -112,8 +113,8 @@ def test_that_a_moved_project_means_the_same_files(tmp_path):
     assert moved.presets == {"mine": observed("../a/own.py:Wide")}
     assert (moved.rules[0].match, moved.rules[0].config) == ("../a/own.py:first", "../a/own.py:narrow")
     assert moved.evaluation.metric == "package.module:score"
-    assert relocate(moved, tmp_path / "b", tmp_path / "a") == project
-    assert relocate(project, Path(tmp_path / "a"), tmp_path / "a") is project
+    assert relocate(OpenProject(moved, tmp_path / "b"), tmp_path / "a") == project
+    assert relocate(OpenProject(project, tmp_path / "a"), tmp_path / "a") is project
 
 
 def test_that_the_graph_is_not_parsed_in_the_threads_of_the_window(opened, qtbot, monkeypatch):

@@ -70,7 +70,7 @@ def test_that_a_file_that_is_no_plugin_is_refused(folder, text):
     (folder / "own.py").write_text(text)
     with refused("plugin-unreadable"):
         plugins.items_of("own.py", folder)
-    assert plugins.offered(make_project(plugins=("own.py",)), folder, "config") == []
+    assert plugins.offered(OpenProject(make_project(plugins=("own.py",)), folder), "config") == []
     with refused("plugin-missing"):
         plugins.items_of("missing.py", folder)
 
@@ -197,7 +197,7 @@ def test_that_installed_packages_offer_plugins_by_an_entry_point(folder, monkeyp
     monkeypatch.syspath_prepend(str(folder))
     plugins.installed.cache_clear()
     try:
-        found = plugins.offered(make_project(), folder, "finder")
+        found = plugins.offered(OpenProject(make_project(), folder), "finder")
     finally:
         plugins.installed.cache_clear()
     assert [item.reference for item in found] == ["acme_bits:First"]

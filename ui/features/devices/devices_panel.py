@@ -257,7 +257,7 @@ class DevicesPanel(Panel):
         return {"targets": asked[self.devices.currentText()], "axes": axes}
 
     def _show_found(self) -> None:
-        result, job = self.study.found, self.study.job
+        result, job = self.study.result, self.study.job
         self.start.setText("Pause" if job else "Estimate")
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
@@ -302,11 +302,11 @@ class DevicesPanel(Panel):
         return target_of(project.target.id).complete(project.target, self.context.document.folder)
 
     def _show_look(self) -> None:
-        stale = self.study.found is not None and not self.study.is_current
+        stale = self.study.result is not None and not self.study.is_current
         self.table.set_look(self.context.theme, stale=stale)
 
     def _choose(self, point: SweepPoint | None) -> None:
-        listed = list(self.study.found.points) if self.study.found else []
+        listed = list(self.study.result.points) if self.study.result else []
         targets = [p.target for p in listed]
         index = targets.index(point.target) if point and point.target in targets else None
         self._chosen = listed[index] if index is not None else None
@@ -319,7 +319,7 @@ class DevicesPanel(Panel):
         self.take.setToolTip("" if can_take else "Select another device in the table or the plot")
 
     def _describe(self, dot: int) -> str:
-        result = self.study.found
+        result = self.study.result
         return describe_point(result.points[self._plotted[dot]]) if result else ""
 
     def _on_dot_chosen(self, dot: int) -> None:
@@ -331,8 +331,8 @@ class DevicesPanel(Panel):
             self._on_point_chosen(point)
 
     def _on_point_chosen(self, index: int) -> None:
-        if self.study.found:
-            self._choose(self.study.found.points[index])
+        if self.study.result:
+            self._choose(self.study.result.points[index])
             self.table.choose_rows([self.model.shown_at(index)], reveal=True)
 
     def _on_rows_chosen(self, rows: list[int]) -> None:

@@ -90,7 +90,7 @@ class OperatorSupportView(QWidget):
     def refresh(self) -> None:
         """Show the result, current or outdated."""
         self.study.look()
-        result, job, theme = self.study.found, self.study.job, self.context.theme
+        result, job, theme = self.study.result, self.study.job, self.context.theme
         stale = result is not None and not self.study.is_current
         self.start.setText("Stop" if job else "Check support")
         self.start.setEnabled(self.context.document.project is not None)

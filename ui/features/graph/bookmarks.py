@@ -43,9 +43,9 @@ class Bookmarks(QObject):
         self._document, self._view, self._bar = document, view, bar
         bar.menus["bookmark"].aboutToShow.connect(self._fill)
         bar.search.keep_asked.connect(self.keep_query)
-        bar.kept.shown_asked.connect(self._show_query)
-        bar.kept.forget_asked.connect(self._forget_query)
-        bar.kept.find_asked.connect(bar.search.look_for)
+        bar.saved.shown_asked.connect(self._show_query)
+        bar.saved.forget_asked.connect(self._forget_query)
+        bar.saved.find_asked.connect(bar.search.look_for)
 
     @property
     def notes(self) -> GraphNotes:
@@ -66,8 +66,8 @@ class Bookmarks(QObject):
             counts.append(f"{len(node_ids):,}")
             for node_id in node_ids if query.shown else ():
                 hits[node_id] = (*hits.get(node_id, ()), number)
-        self._bar.kept.show_queries(self.notes.queries, counts)
-        if hits != self._view.surface.marks.found:
+        self._bar.saved.show_queries(self.notes.queries, counts)
+        if hits != self._view.surface.marks.search_hits:
             self._view.surface.set_hits(hits)
 
     def keep_query(self, text: str) -> None:

@@ -124,7 +124,7 @@ class OverlayBar(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._logs: dict[str, bool] = {}
-        self._wanted = ""
+        self._chosen_title = ""
         self.combo = QComboBox(self)
         self.combo.setAccessibleName("Overlay")
         self.combo.setToolTip("Overlay: colour operations by a number")
@@ -171,15 +171,15 @@ class OverlayBar(QWidget):
         for name, _, _, scale in choices:
             if scale is not None:
                 self._logs.setdefault(name, scale)
-        self.combo.setCurrentIndex(ids.index(self._wanted) + 1 if self._wanted in ids else 0)
+        self.combo.setCurrentIndex(ids.index(self._chosen_title) + 1 if self._chosen_title in ids else 0)
         self._show_log()
 
     def prefer(self, title: str) -> None:
         """Select a number by its id as soon as it is offered."""
-        self._wanted = title
+        self._chosen_title = title
 
     def _on_activated(self, index: int) -> None:
-        self._wanted = str(self.combo.itemData(index) or "")
+        self._chosen_title = str(self.combo.itemData(index) or "")
         self._show_log()
         self.changed.emit()
 
@@ -220,7 +220,7 @@ class GraphSearch(QWidget):
         super().__init__(parent)
         self._snapshot: GraphSnapshot | None = None
         self._numbers: Mapping[str, Mapping[str, float]] = {}
-        self._found: tuple[str, ...] = ()
+        self._hits: tuple[str, ...] = ()
         self._position = -1
         self.box = QLineEdit(self)
         self.box.setPlaceholderText("Find:  conv   op:add   sqnr<20   1,*,8,8")
@@ -277,21 +277,21 @@ class GraphSearch(QWidget):
 
     def step(self, direction: int) -> None:
         """Select the next or the previous hit, cyclically."""
-        if not self._found:
+        if not self._hits:
             return
         if self._position < 0:
-            self._position = 0 if direction > 0 else len(self._found) - 1
+            self._position = 0 if direction > 0 else len(self._hits) - 1
         else:
-            self._position = (self._position + direction) % len(self._found)
+            self._position = (self._position + direction) % len(self._hits)
         self._render()
-        self.chosen.emit(frozenset({self._found[self._position]}))
+        self.chosen.emit(frozenset({self._hits[self._position]}))
 
     def choose_all(self) -> None:
         """Select all hits."""
-        if self._found:
+        if self._hits:
             self._position = -1
             self._render()
-            self.chosen.emit(frozenset(self._found))
+            self.chosen.emit(frozenset(self._hits))
             self.left.emit()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -326,17 +326,17 @@ class GraphSearch(QWidget):
             self._search()
 
     def _search(self) -> None:
-        self._found, self._position = (), -1
+        self._hits, self._position = (), -1
         problem = ""
         if self._snapshot is not None:
             try:
-                self._found = find(self.box.text(), self._snapshot, self._numbers)
+                self._hits = find(self.box.text(), self._snapshot, self._numbers)
             except WorkbenchError as error:
                 problem = f"{error.infos[0].message} {error.infos[0].hint}".strip()
         self._render(problem)
 
     def _render(self, problem: str = "") -> None:
-        total = len(self._found)
+        total = len(self._hits)
         if problem:
             self.count.setText(problem.partition(". ")[0])
         elif not self.box.text().strip():
@@ -500,7 +500,7 @@ class GraphBar(QWidget):
         for name, text in MENUS:
             self.tools[name], self.menus[name] = self.tool_row.add_menu(text)
         self._fill_menus()
-        self.kept = SavedSearches(self)
+        self.saved = SavedSearches(self)
         self._arrange()
 
     @property
@@ -530,7 +530,7 @@ class GraphBar(QWidget):
         rows.setSpacing(0)
         rows.addLayout(first)
         rows.addLayout(second)
-        rows.addWidget(self.kept)
+        rows.addWidget(self.saved)
 
     def _fill_menus(self) -> None:
         for suffix in ("png", "svg"):

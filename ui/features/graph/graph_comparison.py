@@ -142,7 +142,7 @@ class Comparison(QObject):
         self.pane: ComparisonPane | None = None
         self.pairing: Pairing | None = None
         self._other: ComparedGraph | None = None
-        self._place = -1
+        self._position = -1
         self._is_leading = False
         self._is_first = True
         # Whether a pending layout of a side follows the other side.
@@ -191,7 +191,7 @@ class Comparison(QObject):
 
     def close(self, _checked: bool = False) -> None:
         """Close the right pane."""
-        self._other, self.pairing, self._place = None, None, -1
+        self._other, self.pairing, self._position = None, None, -1
         if self.pane is not None:
             self.pane.view.groups.stop()
             self.pane.hide()
@@ -238,9 +238,9 @@ class Comparison(QObject):
         differences = self._differences()
         if not differences or self.pane is None or self.pairing is None:
             return
-        start = len(differences) if direction < 0 and self._place < 0 else self._place
-        self._place = (start + direction) % len(differences)
-        side, node_id = differences[self._place]
+        start = len(differences) if direction < 0 and self._position < 0 else self._position
+        self._position = (start + direction) % len(differences)
+        side, node_id = differences[self._position]
         chosen = frozenset((node_id,))
         if side == "right":
             self.pane.view.selection.select(chosen, reveal=True)
@@ -263,15 +263,15 @@ class Comparison(QObject):
             self.close()
             self.failed.emit(answer.problem)
             return
-        self.pairing, self._place = answer.pairing, -1
+        self.pairing, self._position = answer.pairing, -1
         self._is_first = True
         self.pane.view.groups.render_snapshot(answer.right)
         pairing = answer.pairing
-        mine: dict[str, Difference] = dict.fromkeys(pairing.removed, "removed")
-        mine.update(dict.fromkeys(pairing.changed, "changed"))
+        own: dict[str, Difference] = dict.fromkeys(pairing.removed, "removed")
+        own.update(dict.fromkeys(pairing.changed, "changed"))
         theirs: dict[str, Difference] = dict.fromkeys(pairing.added, "added")
         theirs.update(dict.fromkeys(pairing.changed_right, "changed"))
-        self._view.surface.set_differences(mine, pairing.changed)
+        self._view.surface.set_differences(own, pairing.changed)
         self.pane.view.surface.set_differences(theirs, pairing.changed_right)
         self.pane.show_pairing(self._other.title if self._other else "", pairing)
         self.select(self._view.surface.selected)

@@ -153,7 +153,7 @@ class GraphPanel(Panel):
         self._drawn = FLOAT
         self._chosen: tuple[str, frozenset[str]] = (FLOAT, frozenset())
         self._sought = ""
-        self._wanted: Bookmark | None = None
+        self._pending_bookmark: Bookmark | None = None
         self.bar = GraphBar(self)
         self.view = GraphView(context.theme, self)
         self.view.groups.flow = context.settings.graph_flow
@@ -326,9 +326,9 @@ class GraphPanel(Panel):
             self.view.groups.render_snapshot(snapshot)
             self._show_chosen()
             self.comparison.compare(self.context.model_index.snapshot, snapshot)
-            if self._wanted is not None and self._wanted.level == self.level:
-                self.view.places.go_to(place_of(self._wanted))
-                self._wanted = None
+            if self._pending_bookmark is not None and self._pending_bookmark.level == self.level:
+                self.view.places.go_to(place_of(self._pending_bookmark))
+                self._pending_bookmark = None
         self.pages.setCurrentIndex(0 if snapshot is None else 1)
         if self.level == FLOAT:
             self.annotations.show_configs()
@@ -402,9 +402,9 @@ class GraphPanel(Panel):
 
     def _on_place_asked(self, bookmark: Bookmark) -> None:
         """Go to a bookmark, at its level if that exists."""
-        self._wanted = bookmark if bookmark.level != self._drawn else None
-        if self._wanted is None or not self.show_level(bookmark.level):
-            self._wanted = None
+        self._pending_bookmark = bookmark if bookmark.level != self._drawn else None
+        if self._pending_bookmark is None or not self.show_level(bookmark.level):
+            self._pending_bookmark = None
             self.view.places.go_to(place_of(bookmark))
 
     def _on_numbers(self, numbers: NumbersFile) -> None:

@@ -252,11 +252,11 @@ def _ratio(over: Mapping[str, float], under: Mapping[str, float], factor: float)
     return {name: factor * value / under[name] for name, value in over.items() if under.get(name)}
 
 
-def differences(mine: Sequence[Measure], others: Sequence[Measure]) -> list[Measure]:
+def differences(measures: Sequence[Measure], others: Sequence[Measure]) -> list[Measure]:
     """Return the differences from the numbers of another run, on a scale around zero."""
     known = {measure.id: measure for measure in others}
     rows = []
-    for measure in mine:
+    for measure in measures:
         other = known.get(measure.id)
         if other is None or measure.level != other.level:
             continue
@@ -414,14 +414,14 @@ class OverlayLoader:
         measures += [m for numbers in request.dropped for m in numbers_of(numbers, lineage, level)]
         _stop_if(outdated)
         nodes = request.applied
-        mine = float_configs(request.first, nodes) if level == FLOAT else chips(lineage, level, nodes)
+        effective = float_configs(request.first, nodes) if level == FLOAT else chips(lineage, level, nodes)
         known = lineage.levels[level].nodes_by_id if level in lineage.levels else {}
-        tips = {i: why(e, request.rules, known[i].module) for i, e in mine.items() if i in known}
+        tips = {i: why(e, request.rules, known[i].module) for i, e in effective.items() if i in known}
         return OverlayData(
             level,
             lineage,
-            {i: e.chip for i, e in mine.items()},
-            wishes_of(mine),
+            {i: e.chip for i, e in effective.items()},
+            wishes_of(effective),
             tips,
             reasons(prepared, lowered, lineage, level, request.nodes),
             rows,

@@ -122,7 +122,7 @@ class GraphSurface(QObject):
 
     def set_hits(self, hits: Mapping[str, tuple[int, ...]]) -> None:
         """Set the saved searches that match each operation, by their indices."""
-        self.marks.found = hits
+        self.marks.search_hits = hits
         self._remark()
 
     def set_overlay(self, overlay: Overlay | None) -> None:

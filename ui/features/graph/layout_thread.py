@@ -51,7 +51,7 @@ class LayoutThread(OrderThread[Order]):
         self._order: Order | None = None
         self._running: Order | None = None
         # Freeing a large scene is slow, so the last scenes are kept and freed by this thread.
-        self._made: list[Scene] = []
+        self._scenes: list[Scene] = []
         self._layouts: OrderedDict[tuple[int, Shape, Flow], Layout] = OrderedDict()
 
     def submit(self, order: Order) -> None:
@@ -74,10 +74,10 @@ class LayoutThread(OrderThread[Order]):
         with collection_paused():
             scene = self._make(order)
             if scene is not None and self._take(order):
-                self._made.append(scene)
+                self._scenes.append(scene)
                 self.finished_scene.emit(order, scene)
-                while len(self._made) > KEPT:
-                    self._made.pop(0).forget()
+                while len(self._scenes) > KEPT:
+                    self._scenes.pop(0).forget()
                 scene.prepare(self._has_order)
 
     def _take(self, order: Order) -> bool:

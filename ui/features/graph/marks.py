@@ -149,7 +149,7 @@ class Marks:
         self.tooltips: Mapping[str, str] = {}
         self.differences: Mapping[str, Difference] = {}
         self.words: Mapping[str, str] = {}
-        self.found: Mapping[str, tuple[int, ...]] = {}
+        self.search_hits: Mapping[str, tuple[int, ...]] = {}
         self.overlay: Overlay | None = None
         self.version = 0
         self._chips: dict[str, Chip | None] = {}
@@ -236,10 +236,10 @@ class Marks:
 
     def hits(self, item: str, hierarchy: Hierarchy) -> tuple[int, ...]:
         """Return the indices of saved searches that match an item, or anything in a group."""
-        if not self.found:
+        if not self.search_hits:
             return ()
         if item not in self._hits:
-            letters = {k for leaf in hierarchy.leaves(item) for k in self.found.get(leaf, ())}
+            letters = {k for leaf in hierarchy.leaves(item) for k in self.search_hits.get(leaf, ())}
             self._hits[item] = tuple(sorted(letters))
         return self._hits[item]
 

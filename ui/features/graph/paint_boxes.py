@@ -132,7 +132,7 @@ class BoxPainter:
         if marks.overlay is not None:
             shade = marks.colour(item, hierarchy)
             return self._palette.node.name() if shade is None else shade.name()
-        if marks.differences or marks.found:
+        if marks.differences or marks.search_hits:
             return self._tagged_colour(marks, item, hierarchy)
         chip = marks.chip(item, hierarchy) if marks.chips else None
         if chip is not None:

@@ -70,10 +70,10 @@ def _aspect(scene: Scene) -> float:
     return max(scene.bounds.width(), 1.0) / max(scene.bounds.height(), 1.0)
 
 
-def _breadth(wanted: float, room: float) -> float:
+def _breadth(width: float, room: float) -> float:
     """Return the breadth of the strip, with its margins [px]."""
     most = max(min(MAP_BROADEST, MAP_SHARE * room), MAP_NARROWEST)
-    return round(min(max(wanted, MAP_NARROWEST), most) + 2 * MAP_MARGIN)
+    return round(min(max(width, MAP_NARROWEST), most) + 2 * MAP_MARGIN)
 
 
 def legend_bar(size: QSizeF) -> QRectF:

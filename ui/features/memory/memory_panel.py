@@ -220,7 +220,7 @@ class MemoryPanel(ResultPanel):
         present = target_of(project.target.id).complete(project.target, folder)
         self.study.options = asked(present)
         self.study.look()
-        result = self.study.found if self.study.is_current else None
+        result = self.study.result if self.study.is_current else None
         job = self.study.job
         working = f"{job.stage_title or 'Preparing'}\u2026 {job.message}".strip() if job else ""
         points = positions(result.points, present) if result and not job else []

@@ -98,7 +98,7 @@ class ExecutionView(QWidget):
         self._inputs: Path | None = None
         self._reference: Path | None = None
         self._executed: Executed | None = None
-        self._wanted: tuple[int, int] | None = None
+        self._pending_command: tuple[int, int] | None = None
         self._build()
         background.done.connect(self._on_done)
 
@@ -139,7 +139,7 @@ class ExecutionView(QWidget):
 
     def step_to(self, delegate: int, offset: int) -> None:
         """Run the program, and then choose the operation at an offset [bytes]."""
-        self._wanted = delegate, offset
+        self._pending_command = delegate, offset
         self.execute()
 
     def _build(self) -> None:
@@ -244,10 +244,10 @@ class ExecutionView(QWidget):
         self.operation_table.setColumnHidden(MODULE, True)
         self.operation_table.setColumnHidden(DELEGATE, len({row.delegate for row in rows}) < 2)
         self._clear_tensors()
-        wanted, self._wanted = self._wanted, None
+        command, self._pending_command = self._pending_command, None
         for index in range(self.operations.rowCount()):
             row = self.operations.row_at(index)
-            if row is not None and (row.delegate, row.offset) == wanted:
+            if row is not None and (row.delegate, row.offset) == command:
                 self.operation_table.selectRow(index)
 
     def _clear_tensors(self) -> None:

@@ -24,10 +24,10 @@ class CommandRow:
         """The meaning of the command, if known."""
         return str(self.operation) if self.operation is not None else ""
 
-    def says(self, wanted: str) -> bool:
+    def says(self, text: str) -> bool:
         """Return whether the row contains a lower-case text."""
         line = f"{self.command.offset:#08x} {self.command.name} {self.command.text} {self.words}"
-        return wanted in line.casefold()
+        return text in line.casefold()
 
 
 @dataclass(frozen=True)

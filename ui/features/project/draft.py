@@ -129,7 +129,7 @@ def parse_shapes(text: str) -> tuple[tuple[int, ...], ...]:
     return tuple(shapes)
 
 
-def build(draft: Draft) -> Project:
+def build(draft: Draft) -> OpenProject:
     """Return the project that a draft describes.
 
     Raises:
@@ -157,12 +157,13 @@ def build(draft: Draft) -> Project:
     except ValidationError as error:
         raise translated(error) from None
     problems = list(target_of(project.target.id).check(project.target, draft.folder))
-    problems += boards.problems(OpenProject(project, draft.folder))
-    if (lacking := missing(OpenProject(project, draft.folder))) is not None:
+    opened = OpenProject(project, draft.folder)
+    problems += boards.problems(opened)
+    if (lacking := missing(opened)) is not None:
         problems += lacking.infos
     if problems:
         raise WorkbenchError(problems)
-    return project
+    return opened
 
 
 def _assemble(draft: Draft, shapes: tuple[tuple[int, ...], ...], preprocess: Preprocess | None) -> Project:

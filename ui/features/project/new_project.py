@@ -58,12 +58,12 @@ class NewProjectDialog(QDialog):
     """Dialog for a new project. Shows errors at once.
 
     Signals:
-        made: the ``Project`` and the folder that its paths are relative to.
-        drafted: the present ``Project``, or None if it is not complete, and its folder.
+        made: the new ``OpenProject``.
+        drafted: the present ``OpenProject``, or None if it is not complete.
     """
 
-    made = Signal(object, object)
-    drafted = Signal(object, object)
+    made = Signal(object)
+    drafted = Signal(object)
 
     def __init__(self, model: str, parent: QWidget) -> None:
         super().__init__(parent)
@@ -294,7 +294,7 @@ class NewProjectDialog(QDialog):
             problem = "\n".join(info.message for info in error.infos)
         self.problems.setText(problem if self._touched else "")
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
-        self.drafted.emit(draft, self.folder)
+        self.drafted.emit(draft)
 
     def _propose_weights(self, folder: Path) -> None:
         """Name the file of weights beside the model, if there is one and no other was named."""
@@ -394,5 +394,5 @@ class NewProjectDialog(QDialog):
         self.check()
 
     def _on_accepted(self) -> None:
-        self.made.emit(build(self.draft()), self.folder)
+        self.made.emit(build(self.draft()))
         self.accept()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -31,7 +32,6 @@ from workbench.deploy import boards
 from workbench.errors import ErrorInfo, WorkbenchError
 from workbench.project import edits, settings
 from workbench.project.model import Project
-from workbench.project.opened import OpenProject
 from workbench.project.sources import TEXT_SUFFIX, missing
 from workbench.targets import target_of
 
@@ -186,10 +186,10 @@ class ProjectSettingsDialog(QDialog):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Project settings")
-        project = document.project
-        assert project is not None
-        self._document, self._project, self._folder = document, project, document.folder
-        self._board, self._choice = project.board, project.target
+        opened = document.opened_project
+        assert opened is not None
+        self._document, self._opened = document, opened
+        self._board, self._choice = opened.project.board, opened.project.target
         self.fields: dict[str, QWidget] = {}
         self.previews: dict[str, DataPreview] = {}
         self._before: dict[str, str] = {}
@@ -214,11 +214,11 @@ class ProjectSettingsDialog(QDialog):
         Raises:
             WorkbenchError: a value is invalid.
         """
-        if texts := self._given():
+        if texts := self._changed_settings():
             project = settings.changed(project, texts)
-        if self._board != self._project.board:
-            project = boards.put(OpenProject(project, self._folder), self._board)
-        if self._choice != self._project.target:
+        if self._board != self._opened.project.board:
+            project = boards.put(replace(self._opened, project=project), self._board)
+        if self._choice != self._opened.project.target:
             project = edits.set_target(project, self._choice)
         return project
 
@@ -262,17 +262,17 @@ class ProjectSettingsDialog(QDialog):
         """Show what is wrong with the present values."""
         infos: list[ErrorInfo] = []
         try:
-            project = self.edited(self._project)
+            opened = self._opened.edited(self.edited)
         except WorkbenchError as error:
             infos = list(error.infos)
         else:
-            lacking = missing(OpenProject(project, self._folder))
+            lacking = missing(opened)
             infos = list(lacking.infos) if lacking is not None else []
-            infos += target_of(project.target.id).check(project.target, self._folder)
+            infos += target_of(opened.project.target.id).check(opened.project.target, opened.folder)
         self._show_problems(infos)
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
         for group in ("calibration", "evaluation.data"):
-            is_folder = os.path.isdir(self._folder / _read(self.fields[f"{group}.spec"]))
+            is_folder = os.path.isdir(self._opened.folder / _read(self.fields[f"{group}.spec"]))
             wants = is_folder and bool(_read(self.fields[f"{group}.spec"]))
             is_text = _read(self.fields[f"{group}.spec"]).endswith(TEXT_SUFFIX)
             for kinds, part, first, is_wanted in (
@@ -286,8 +286,8 @@ class ProjectSettingsDialog(QDialog):
                     self._forms[key].setRowVisible(self.fields[key], is_shown)
         for key, preview in self.previews.items():
             text = _read(self.fields[key])
-            is_there = bool(text) and os.path.exists(self._folder / text)
-            preview.render_summary(summary_of(self._folder / text) if is_there else None)
+            is_there = bool(text) and os.path.exists(self._opened.folder / text)
+            preview.render_summary(summary_of(self._opened.folder / text) if is_there else None)
 
     def _show_problems(self, infos: Sequence[ErrorInfo]) -> None:
         """Show problems, each with a link to its field."""
@@ -300,7 +300,7 @@ class ProjectSettingsDialog(QDialog):
             lines.append(text)
         self.problems.setText("<br>".join(lines))
 
-    def _given(self) -> dict[str, Any]:
+    def _changed_settings(self) -> dict[str, Any]:
         """Return the changed settings; an emptied data source takes its parts with it."""
         texts: dict[str, Any] = self.texts()
         for group in ("calibration", "evaluation.data"):
@@ -332,7 +332,7 @@ class ProjectSettingsDialog(QDialog):
         column = QVBoxLayout(body)
         column.setContentsMargins(0, 0, 8, 0)
         column.setSpacing(8)
-        values = settings.values(self._project)
+        values = settings.values(self._opened.project)
         for title, rows in SECTIONS:
             column.addWidget(_heading(title, body))
             column.addLayout(self._form(rows, values, body))
@@ -392,10 +392,10 @@ class ProjectSettingsDialog(QDialog):
 
     def _target_form(self, parent: QWidget) -> QFormLayout:
         self.board = BoardBox(parent)
-        self.board.render_board(self._board, self._folder)
+        self.board.render_board(self._board, self._opened.folder)
         self.board.chosen.connect(self._on_board_chosen)
         self.target = TargetForm(parent)
-        self.target.render_choice(self._choice, self._folder)
+        self.target.render_choice(self._choice, self._opened.folder)
         self.target.chosen.connect(self._on_target_chosen)
         form = _form_layout()
         form.addRow(_row_label("Board", parent), self.board)
@@ -403,13 +403,13 @@ class ProjectSettingsDialog(QDialog):
 
     def _on_board_chosen(self, board: str) -> None:
         try:
-            project = boards.put(OpenProject(self._project, self._folder), board)
+            project = boards.put(self._opened, board)
         except WorkbenchError as error:
             self._show_problems(error.infos)
             return
         self._board, self._choice = board, project.target
-        self.board.render_board(board, self._folder)
-        self.target.render_choice(self._choice, self._folder)
+        self.board.render_board(board, self._opened.folder)
+        self.target.render_choice(self._choice, self._opened.folder)
         self.check()
 
     def _on_target_chosen(self, choice: Any) -> None:
@@ -417,14 +417,14 @@ class ProjectSettingsDialog(QDialog):
         self.check()
 
     def _on_accepted(self) -> None:
-        changed = [*self._given()]
-        if self._board != self._project.board or self._choice != self._project.target:
+        changed = [*self._changed_settings()]
+        if self._board != self._opened.project.board or self._choice != self._opened.project.target:
             changed.append("target")
         if changed:
             what = changed[0] if len(changed) == 1 else "project settings"
             for key, widget in self.fields.items():
                 if isinstance(widget, PathField) and Path(widget.text()).is_absolute():
-                    self.set_text(key, relative_to(Path(widget.text()), self._folder))
+                    self.set_text(key, relative_to(Path(widget.text()), self._opened.folder))
             self._document.apply(f"Change {what}", self.edited)
         self.accept()
 

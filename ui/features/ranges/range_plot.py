@@ -64,7 +64,7 @@ class _Lane(Chart):
         super().__init__(name, "", left, parent)
         self.count_along_x()
         self.series, self.scale = RangeSeries(), LINEAR
-        self.mine = np.zeros(0, np.intp)
+        self.members = np.zeros(0, np.intp)
         self._wide: list[tuple[str, Any]] = []
         self._band: list[tuple[str, Any]] = []
         self._chosen = pg.BarGraphItem(x=[0], y0=[0], y1=[0], width=1, pen=None)
@@ -82,12 +82,12 @@ class _Lane(Chart):
         self.plot.getAxis("left").setWidth(_AXIS_PX)
         self.theme: Theme | None = None
 
-    def render_series(self, series: RangeSeries, mine: NDArray[np.intp], scale: ValueScale) -> None:
+    def render_series(self, series: RangeSeries, members: NDArray[np.intp], scale: ValueScale) -> None:
         """Show tensors."""
-        self.series, self.mine, self.scale = series, mine, scale
+        self.series, self.members, self.scale = series, members, scale
         self._rebuild_bars()
         position_of = scale.position
-        ok = mine[np.isfinite(series.grid_low[mine]) & np.isfinite(series.grid_high[mine])]
+        ok = members[np.isfinite(series.grid_low[members]) & np.isfinite(series.grid_high[members])]
         ends = np.column_stack([series.grid_low[ok], series.grid_high[ok]]).reshape(-1)
         self._limits.setData(_across(np.repeat(ok, 2), 0.46), np.repeat(position_of(ends), 2))
         # One step above zero: smaller values are equal in the quantized model.
@@ -97,7 +97,7 @@ class _Lane(Chart):
     def fit(self) -> None:
         """Scale y to the visible tensors, and draw their channels."""
         left, right, _, _ = self.reach()
-        series, inside = self.series, self.mine[(self.mine > left - 1) & (self.mine < right + 1)]
+        series, inside = self.series, self.members[(self.members > left - 1) & (self.members < right + 1)]
         ends = np.concatenate(
             [series.low[inside], series.high[inside], series.grid_low[inside], series.grid_high[inside]]
         )
@@ -137,7 +137,7 @@ class _Lane(Chart):
         for _, item in [*self._wide, *self._band, *((n, c) for n, c, _ in self._channels)]:
             self.plot.removeItem(item)
         series = self.series
-        labels = sorted({series.labels[i] for i in self.mine})
+        labels = sorted({series.labels[i] for i in self.members})
         apart = np.asarray([i in series.channels for i in range(len(series.names))], bool)
         whole = np.where(apart, np.nan, series.p_low)
         self._wide = [(n, self._bars(n, series.low, series.high, 0.8, -2)) for n in labels]
@@ -148,7 +148,7 @@ class _Lane(Chart):
 
     def _channel_lines(self, label: str) -> tuple[Any, tuple[Any, Any, Any]]:
         channels, position_of = self.series.channels, self.scale.position
-        known = [i for i in self.mine.tolist() if i in channels and self.series.labels[i] == label]
+        known = [i for i in self.members.tolist() if i in channels and self.series.labels[i] == label]
         laid = spread(
             [float(i) for i in known],
             [position_of(channels[i][0]) for i in known],
@@ -161,7 +161,7 @@ class _Lane(Chart):
     def _bars(
         self, label: str, low: NDArray[np.float64], high: NDArray[np.float64], width: float, z: int
     ) -> Any:
-        some = [i for i in self.mine.tolist() if self.series.labels[i] == label]
+        some = [i for i in self.members.tolist() if self.series.labels[i] == label]
         picked = np.asarray([i for i in some if np.isfinite([low[i], high[i]]).all()], np.intp)
         bars = pg.BarGraphItem(
             x=picked,
@@ -261,11 +261,11 @@ class RangePlot(QWidget):
 
     def _render(self) -> None:
         series = self.series
-        for lane, wanted in zip(self._lanes(), (False, True), strict=True):
-            mine = np.flatnonzero(series.is_weight == wanted)
-            sizes = np.fmax(np.abs(series.low[mine]), np.abs(series.high[mine]))
-            lane.render_series(series, mine, symmetric_log(sizes) if self._is_log else LINEAR)
-            lane.setVisible(bool(mine.size) or not wanted)
+        for lane, is_weight in zip(self._lanes(), (False, True), strict=True):
+            members = np.flatnonzero(series.is_weight == is_weight)
+            sizes = np.fmax(np.abs(series.low[members]), np.abs(series.high[members]))
+            lane.render_series(series, members, symmetric_log(sizes) if self._is_log else LINEAR)
+            lane.setVisible(bool(members.size) or not is_weight)
         self._on_moved()
 
     def _on_moved(self) -> None:

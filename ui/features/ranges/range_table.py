@@ -33,7 +33,7 @@ def _end(chosen: ChoiceOfRange, name: str) -> float | None:
     return float(getattr(chosen, name)) if isinstance(chosen, FixedRange) else None
 
 
-def _place(chosen: ChoiceOfRange) -> str:
+def _scope(chosen: ChoiceOfRange) -> str:
     return chosen.place if isinstance(chosen, RangeMethod) else chosen.tensor
 
 
@@ -44,7 +44,7 @@ def _by(chosen: ChoiceOfRange) -> str:
 CHOSEN_COLUMNS: tuple[Column[ChoiceOfRange], ...] = (
     Column(
         "Scope",
-        _place,
+        _scope,
         meaning="Pinned ranges override methods; a tensor overrides its module, a module overrides all",
     ),
     Column("Source", _by),
@@ -62,7 +62,7 @@ def describe_choice(choice: Choice) -> str:
 def describe_chosen(chosen: ChoiceOfRange) -> str:
     """Return what an override of a range is."""
     if isinstance(chosen, RangeMethod):
-        return f"{_place(chosen)}: by {_by(chosen)}; updated when data, weights or precision change"
+        return f"{_scope(chosen)}: by {_by(chosen)}; updated when data, weights or precision change"
     return f"{chosen.tensor}: pinned by hand"
 
 

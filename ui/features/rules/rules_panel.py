@@ -160,13 +160,13 @@ class RulesPanel(Panel):
         layout.addWidget(self.form)
 
     def _names(self) -> Mapping[RuleKind, Sequence[str]]:
-        document = self.context.document
-        items = offered(document.project, document.folder, "finder")
+        opened = self.context.document.opened_project
+        items = offered(opened, "finder") if opened is not None else []
         finders: Mapping[RuleKind, Sequence[str]] = {"finder": [item.reference for item in items]}
         return {**self.context.model_index.names(), **finders}
 
     def _offers(self, kind: RuleKind) -> list[Offer]:
-        return offers(self.context.document.project, self.context.document.folder, kind)
+        return offers(self.context.document.opened_project, kind)
 
     def _current(self) -> Rule | None:
         rows = self.view.selectionModel().selectedIndexes()

@@ -153,12 +153,12 @@ class SimulatorFiles(QWidget):
             grid.addWidget(part, row, column)
 
     def render_firmware(
-        self, elf: str, kept: KeptProof | None, *, has_failed: bool, has_program: bool
+        self, elf: str, proof: KeptProof | None, *, has_failed: bool, has_program: bool
     ) -> None:
         """Show the firmware that is proved on the emulated board, and its proof or last verdict."""
-        state = f": {kept.short}" if kept is not None else ": not proven" if has_failed else ""
+        state = f": {proof.short}" if proof is not None else ": not proven" if has_failed else ""
         self.firmware.setText(f"{_short(Path(elf))}{state}" if elf else "no firmware chosen")
-        self.firmware.setToolTip(literal(f"{elf}\n{kept.sentence}" if kept is not None else elf))
+        self.firmware.setToolTip(literal(f"{elf}\n{proof.sentence}" if proof is not None else elf))
         self.prove.setEnabled(has_program)
         self.prove.setToolTip(
             "Run your firmware with Arm's NPU driver under QEMU, and check what it does"
@@ -397,10 +397,10 @@ class SimulatorPanel(ResultPanel):
         )
         self.machine.render_board(settings.board)
         program = self._program()
-        kept = kept_proof(Path(settings.firmware), program) if settings.firmware and program else None
-        has_failed = kept is None and self._tried == (settings.firmware, program)
+        proof = kept_proof(Path(settings.firmware), program) if settings.firmware and program else None
+        has_failed = proof is None and self._tried == (settings.firmware, program)
         self.machine.render_firmware(
-            settings.firmware, kept, has_failed=has_failed, has_program=program is not None
+            settings.firmware, proof, has_failed=has_failed, has_program=program is not None
         )
 
     def _program(self) -> Path | None:
@@ -478,9 +478,9 @@ class SimulatorPanel(ResultPanel):
     def _on_build_wanted(self, options: dict[str, JsonValue]) -> None:
         checkout = str(options["checkout"])
         self._change(lambda s: s.model_copy(update={"executorch": checkout}))
-        project = self.context.document.project
-        if project is not None:
-            self.context.runner.run_study("runner", project, self.context.document.folder, options)
+        opened = self.context.document.opened_project
+        if opened is not None:
+            self.context.runner.run_study("runner", opened, options)
 
     def _on_job_changed(self, job: Job) -> None:
         is_run = not job.study and job.stage == "run"

@@ -130,7 +130,7 @@ class TflitePanel(Panel):
         return self._split
 
     def _show_found(self) -> None:
-        result, job = self.study.found, self.study.job
+        result, job = self.study.result, self.study.job
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""
         self.choose.setEnabled(not why and job is None)
@@ -154,7 +154,7 @@ class TflitePanel(Panel):
         self.outputs.set_rows(result.outputs)
 
     def _show_look(self) -> None:
-        stale = self.study.found is not None and not self.study.is_current
+        stale = self.study.result is not None and not self.study.is_current
         for view in self.findChildren(FigureView):
             view.set_look(self.context.theme, stale=stale)
 

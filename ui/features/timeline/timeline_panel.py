@@ -286,12 +286,10 @@ class TimelinePanel(ResultPanel):
     def export_trace(self, target: Path) -> None:
         """Write the shown timeline as a trace for Perfetto."""
         from workbench.api.deliverables import trace
-        from workbench.project.opened import OpenProject
 
-        document = self.context.document
-        if document.project is None or self._lowered is None:
+        opened = self.context.document.opened_project
+        if opened is None or self._lowered is None:
             return
-        opened = OpenProject(document.project, document.folder, document.path)
         try:
             write_file(target, trace(opened, self._lowered.value, self.plot.timeline))
         except OSError as error:

@@ -67,9 +67,9 @@ class JobChecks:
         if cached:
             self._proof.checked |= {"cleaned", "lines", "invalidated"}
             if job.bases[SCRATCH] % CACHE_LINE:
-                self._found("lines", "Scratch does not begin with a cache line", job.bases[SCRATCH])
+                self._report("lines", "Scratch does not begin with a cache line", job.bases[SCRATCH])
 
-    def _found(self, check: str, message: str, address: int | None = None) -> None:
+    def _report(self, check: str, message: str, address: int | None = None) -> None:
         text = self._elf.text(address) if address is not None else ""
         message = f"{message}: {text}." if text else f"{message}."
         self._proof.add(Finding(check, message, address, text))
@@ -78,7 +78,7 @@ class JobChecks:
         bank = bank_at(job.qbase)
         if bank is None or job.qbase + job.qsize > bank.end:
             job.fault = "The NPU cannot read its commands."
-            self._found("reached", "The NPU reaches no memory at the commands", job.qbase)
+            self._report("reached", "The NPU reaches no memory at the commands", job.qbase)
             return
         job.stream = self._qemu.read(job.qbase, job.qsize)
         job.delegate = next((d for d in self._delegates if d.stream == job.stream), None)
@@ -86,7 +86,7 @@ class JobChecks:
             job.fault = "The commands are none of the program's."
             nearest = max(self._delegates, key=lambda d: _equal_bytes(d.stream, job.stream))
             same = _equal_bytes(nearest.stream, job.stream)
-            self._found(
+            self._report(
                 "commands",
                 f"The commands differ from those of delegate {nearest.index} from byte "
                 f"{same:,} of {len(nearest.stream):,} on",
@@ -111,10 +111,10 @@ class JobChecks:
             bank = bank_at(start)
             if bank is None:
                 job.fault = f"{name}: no memory that the NPU reaches."
-                self._found("reached", f"{name}: the NPU reaches no memory there", start)
+                self._report("reached", f"{name}: the NPU reaches no memory there", start)
             elif end > bank.end:
                 job.fault = f"{name}: beyond the end of the memory."
-                self._found("reached", f"{name}: {end - start:,} bytes leave {bank.name}", start)
+                self._report("reached", f"{name}: {end - start:,} bytes leave {bank.name}", start)
         return not job.fault
 
     def _constants(self, job: Job, delegate: Delegate) -> None:
@@ -124,7 +124,7 @@ class JobChecks:
         held = self._qemu.read(address, len(delegate.weights))
         if held != delegate.weights:
             same = _equal_bytes(held, delegate.weights)
-            self._found(
+            self._report(
                 "constants",
                 f"Base address 0 does not have the constants of delegate "
                 f"{delegate.index}: byte {same:,} differs",
@@ -144,7 +144,7 @@ class JobChecks:
                 continue
             over = [s.name for s in self._elf.over(held.end, start + needed)][:3]
             beyond = f", over {', '.join(over)}" if over else ""
-            self._found(
+            self._report(
                 check,
                 f"{_NAMES[region]} has {held.end - start:,} bytes, the NPU uses {needed:,}{beyond}",
                 start,
@@ -153,17 +153,17 @@ class JobChecks:
     def _overlaps(self, spans: dict[str, tuple[int, int]]) -> None:
         for (name, span), (other, second) in combinations(spans.items(), 2):
             if span[0] < second[1] and second[0] < span[1]:
-                self._found("overlap", f"{name} and {other.lower()} overlap", max(span[0], second[0]))
+                self._report("overlap", f"{name} and {other.lower()} overlap", max(span[0], second[0]))
         stack = self._qemu.gdb.registers()[SP]
         start, end = spans.get("Scratch", (0, 0))
         if start < stack < end:
-            self._found("overlap", "The stack is inside scratch", stack)
+            self._report("overlap", "The stack is inside scratch", stack)
 
     def _security(self, job: Job, spans: dict[str, tuple[int, int]]) -> None:
         for name, (start, _) in spans.items():
             if not job.secure and start & _SECURE_ALIAS:
                 text = f"The NPU runs non-secure; {name} has a secure address"
-                self._found("security", text, start)
+                self._report("security", text, start)
 
     def _ports(self, job: Job, delegate: Delegate) -> None:
         if not delegate.machine.device.family.endswith("u55"):
@@ -173,7 +173,7 @@ class JobChecks:
             uses = region == SCRATCH or delegate.fast_bytes
             if uses and job.regioncfg >> 2 * region & _PORT_1:
                 text = f"{_NAMES[region]} (region {region}) uses AXI port 1, which only reads"
-                self._found("port", text, job.bases[region])
+                self._report("port", text, job.bases[region])
 
     def _vector(self) -> None:
         table = self._qemu.gdb.word(VTOR)
@@ -184,7 +184,7 @@ class JobChecks:
         # The lowest bit says Thumb; without it the processor faults.
         if not handler & 1:
             message = f"The vector of interrupt {self._irq} is {handler:#x}, no function"
-            self._found("handler", message, table + 4 * (16 + self._irq))
+            self._report("handler", message, table + 4 * (16 + self._irq))
 
 
 def _equal_bytes(one: bytes, other: bytes) -> int:

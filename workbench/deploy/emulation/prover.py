@@ -276,10 +276,10 @@ class _Session:
             elif time.perf_counter() > end:
                 gdb.interrupt()
                 place = gdb.registers()[PC]
-                self._found("ends", f"It did not end within {self._board.limit_s:g} s", place)
+                self._report("ends", f"It did not end within {self._board.limit_s:g} s", place)
                 return None
 
-    def _found(self, check: str, message: str, address: int) -> None:
+    def _report(self, check: str, message: str, address: int) -> None:
         text, source = self._elf.text(address), self._elf.source(address)
         at = f"{text}, {source}" if source else text
         self.proof.add(Finding(check, f"{message}, at {at}.", address, text, source))
@@ -295,7 +295,7 @@ class _Session:
         self._first_access()
         address = int(answer.partition("watch:")[2].split(";")[0], 16)
         if self._guarded and self._guarded[0] <= address < sum(self._guarded):
-            self._found("untouched", "Scratch is touched while the NPU runs", registers[PC])
+            self._report("untouched", "Scratch is touched while the NPU runs", registers[PC])
             self._unguard()
         elif "rwatch:" in answer and self._unread:
             self._outputs_read(registers[PC])
@@ -306,7 +306,7 @@ class _Session:
         pc = registers[PC]
         access = decoded(self._gdb.read(pc, 4), registers)
         if access is None or not self._is_watched(access.address):
-            self._found("registers", "The instruction accesses the NPU in an unknown form", pc)
+            self._report("registers", "The instruction accesses the NPU in an unknown form", pc)
             raise Stopped("unknown instruction")
         self.proof.accesses += 1
         for number, register in enumerate(access.registers):
@@ -345,9 +345,9 @@ class _Session:
             self._maintained(address, value)
             return
         if size != 4 or offset & 3:
-            self._found("registers", f"The register at {offset:#x} is written by {size} bytes", pc)
+            self._report("registers", f"The register at {offset:#x} is written by {size} bytes", pc)
         if offset in READ_ONLY:
-            self._found("registers", f"The register at {offset:#x} can only be read", pc)
+            self._report("registers", f"The register at {offset:#x} can only be read", pc)
         begun = time.perf_counter()
         job = self._npu.write(offset, value)
         if job is not None:
@@ -423,7 +423,7 @@ class _Session:
         if pc is None:
             self.proof.add(Finding(check, f"{message}."))
         else:
-            self._found(check, message, pc)
+            self._report(check, message, pc)
 
     def _outputs_read(self, pc: int) -> None:
         for span in self._unread:
@@ -458,7 +458,7 @@ class _Session:
         place = self._gdb.word(registers[SP] + 24)
         number = self._gdb.status() & 0x1FF
         kind = ", ".join(names) or "no cause in CFSR"
-        self._found("exceptions", f"The processor faults (exception {number}, {kind}){where}", place)
+        self._report("exceptions", f"The processor faults (exception {number}, {kind}){where}", place)
 
     def _interrupt_lost(self) -> None:
         gdb, irq = self._gdb, self._board.irq
@@ -481,4 +481,4 @@ class _Session:
         pending = "pending" if gdb.word(_NVIC_PENDING + word) & bit else "not pending"
         text = "; ".join(causes) or f"it is {pending}"
         place = gdb.registers()[PC]
-        self._found("handled", f"Interrupt {irq} of the NPU is not handled: {text}", place)
+        self._report("handled", f"Interrupt {irq} of the NPU is not handled: {text}", place)

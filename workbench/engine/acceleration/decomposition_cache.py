@@ -98,7 +98,7 @@ class _Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _Argument:
     """Stands for the argument of a call at that position."""
 
     position: int
@@ -356,7 +356,7 @@ class _Memory:
             same = node.target is call.op and type(args[position]) is type(given)
             if not same or args[position] != given:
                 return
-            args[position] = _Given(position)
+            args[position] = _Argument(position)
         kwargs = {name: _with_numbers(one, numbers) for name, one in node.kwargs.items()}
         known = _Node(node.target, tuple(args), kwargs)
         self._nodes[call.key] = known
@@ -408,7 +408,7 @@ def _filled(value: Any, proxies: list[Any], args: Any) -> Any:
     kind = type(value)
     if kind is _Tensor:
         return proxies[value.number]
-    if kind is _Given:
+    if kind is _Argument:
         return args[value.position]
     if kind is dict:
         return {name: _filled(one, proxies, args) for name, one in value.items()}

@@ -23,28 +23,16 @@ from workbench.engine.toolchain_patches.patching import replaced, sources_match
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_BASE = "executorch.exir.pass_base:_ExportPassBase"
+# Classes of which most of what a retrace calls is stood in for are pinned whole.
 PINS = (
-    (f"{_BASE}._fx", "a59bba4c2defa944"),
-    (f"{_BASE}.placeholder", "673d2506ff65c00e"),
-    (f"{_BASE}.ExportInterpreter.run_node", "cb3212421dbb1f6c"),
-    (f"{_BASE}.ExportInterpreter.placeholder", "cfd38b503dbe0bd6"),
-    (f"{_BASE}.ExportTracer.create_arg", "94d7176b12ec0840"),
-    (f"{_BASE}.ExportTracer.set_metadata", "d803232d9b11a262"),
-    ("executorch.exir.pass_base:ExportPass.ExportTracer.create_arg", "658bfb683e3f83e5"),
-    ("torch.fx.interpreter:Interpreter.run_node", "75be0194ee85999b"),
-    ("torch.fx.interpreter:Interpreter.placeholder", "b9d4d7aef6db67bf"),
-    ("torch.fx.interpreter:Interpreter._set_current_node", "fcf697ec186dc053"),
-    ("torch.fx.interpreter:Interpreter.fetch_args_kwargs_from_env", "31843712c835dbbc"),
-    ("torch.fx.interpreter:Interpreter.map_nodes_to_values", "afd482cfcde20ef5"),
+    ("executorch.exir.pass_base:_ExportPassBase", "e3bb4b9433da1295"),
+    ("executorch.exir.pass_base:ExportPass", "ecd27d71bde94add"),
+    ("torch.fx.interpreter:Interpreter", "576d7261f6e19a21"),
     ("torch.fx.traceback:set_current_meta", "c5d0953b79231b71"),
     ("torch.fx.traceback:NodeSource.__init__", "700ca99e3b512e3f"),
-    ("torch.fx.proxy:TracerBase.create_proxy", "8b542df977081805"),
-    ("torch.fx.proxy:TracerBase.create_node", "2167f11cfa42c3f4"),
-    ("torch.fx.proxy:TracerBase.create_arg", "86126389525ce93d"),
+    ("torch.fx.proxy:TracerBase", "46b06a0f08fb8227"),
     ("torch.fx._symbolic_trace:Tracer.create_arg", "3c4050f251ded5ad"),
-    ("torch.fx.experimental.proxy_tensor:PythonKeyTracer.create_arg", "61cf81246d13f624"),
-    ("torch.fx.experimental.proxy_tensor:PythonKeyTracer.create_node", "8b34c9f0581c3f8c"),
+    ("torch.fx.experimental.proxy_tensor:PythonKeyTracer", "84846a4170e49234"),
     ("torch.fx.experimental.proxy_tensor:_should_save_eager_input_vals", "61c44358515b2f82"),
 )
 

@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 
     Acts = Callable[[Any, Any], bool]
 
-_BASE = "executorch.exir.pass_base"
 PINS = (
-    (f"{_BASE}:_ExportPassBase.call", "2d5a30b2f9c057c2"),
-    (f"{_BASE}:_ExportPassBase.call_submodule", "600adb3d736445a0"),
-    (f"{_BASE}:ExportPass.call_submodule", "cc061985030a2372"),
+    ("executorch.exir.pass_base:_ExportPassBase", "e3bb4b9433da1295"),
+    ("executorch.exir.pass_base:ExportPass", "ecd27d71bde94add"),
     ("executorch.backends.arm._passes.arm_pass:ArmPass", "89eb39e034cc2a34"),
 )
 
@@ -256,12 +254,6 @@ def _value(node: Any) -> Any:
     return node.meta["val"]
 
 
-def _transposes(_pass: Any, node: Any) -> bool:
-    import torch
-
-    return bool(node.target == torch.ops.aten.t.default)
-
-
 def _is_view(_pass: Any, node: Any) -> bool:
     return bool(getattr(node.target, "is_view", True))
 
@@ -306,12 +298,6 @@ def _mixes_types(_pass: Any, node: Any) -> bool:
     return len(types) > 1 or not all(kind and kind.is_floating_point for kind in types)
 
 
-def _has_memory_format(_pass: Any, node: Any) -> bool:
-    from executorch.exir.passes.dim_order_ops_registry import DimOrderOpsMap
-
-    return node.target in DimOrderOpsMap
-
-
 def _splits_groups(graph_pass: Any, node: Any) -> bool:
     if node.target not in graph_pass.target_ops:
         return False
@@ -321,38 +307,8 @@ def _splits_groups(graph_pass: Any, node: Any) -> bool:
     return groups != 1 and not depthwise
 
 
-def _has_steps(graph_pass: Any, node: Any) -> bool:
-    return node.target in graph_pass.target_ops and len(node.args) == 5 and node.args[4] != 1
-
-
-def _has_symbolic_size(graph_pass: Any, node: Any) -> bool:
-    return node.target in graph_pass.full_targets and not all(type(size) is int for size in node.args[0])
-
-
 def _is_float_gelu(graph_pass: Any, node: Any) -> bool:
     return node.target in graph_pass.target_ops and not graph_pass._is_quantized_meta(node.meta)
-
-
-def _multiplies_booleans(graph_pass: Any, node: Any) -> bool:
-    import torch
-
-    return node.target in graph_pass.target_ops and any(_value(one).dtype == torch.bool for one in node.args)
-
-
-def _has_layout_type_to_cast(graph_pass: Any, node: Any) -> bool:
-    import torch
-    from executorch.backends.arm.tosa.specification import get_context_spec
-
-    if node.target not in graph_pass.target_ops:
-        return False
-    read = node.args[0] if node.target in graph_pass._concat_ops else node.args[:1]
-    specification = get_context_spec()
-    types = {_value(one).dtype for one in read}
-    floats = any(kind.is_floating_point for kind in types)
-    integers = any(not kind.is_floating_point and kind != torch.bool for kind in types)
-    return (floats and not specification.support_float()) or (
-        integers and not specification.support_integer()
-    )
 
 
 def _permutes_many_axes(graph_pass: Any, node: Any) -> bool:
@@ -366,17 +322,6 @@ def _permutes_too_much(graph_pass: Any, node: Any) -> bool:
         node.target in graph_pass.target_ops
         and get_context_spec().is_U55_subset
         and graph_pass._violates_u55_worst_case_constraint(_value(node.args[0]).shape)
-    )
-
-
-def _pads_dynamically(graph_pass: Any, node: Any) -> bool:
-    from torch.fx import Node
-
-    return node.target in graph_pass.target_ops and any(
-        isinstance(size, Node)
-        for given in node.args[1:]
-        if isinstance(given, (list, tuple))
-        for size in given
     )
 
 
@@ -394,35 +339,20 @@ def _has_symbolic_shape(graph_pass: Any, node: Any) -> bool:
 _EXIR = "executorch.exir.passes"
 _ARM = "executorch.backends.arm._passes"
 ROWS: dict[str, _Row] = {
-    f"{_EXIR}.normalize_transpose_pass:NormalizeTransposePass": _Row("9f0522b0c454611e", _transposes),
     f"{_EXIR}.replace_broken_ops_with_function_ops_pass:ReplaceBrokenOpsWithFunctionalOpsPass": (
         _Row("6c0712e372d27826", _is_view)
     ),
     f"{_EXIR}.scalar_to_tensor_pass:ScalarToTensorPass": _Row("d9dbc490ca42c0b4", _reads_scalar_as_tensor),
     f"{_EXIR}.sym_to_tensor_pass:SymToTensorPass": _Row("e27d0e886841edd5", _reads_scalar_as_tensor),
     f"{_EXIR}.remove_mixed_type_operators:RemoveMixedTypeOperators": _Row("4dff2987379f9922", _mixes_types),
-    f"{_EXIR}.memory_format_ops_pass:MemoryFormatOpsPass": _Row("0d5260172d8e6c98", _has_memory_format),
     f"{_ARM}.decompose_grouped_conv_pass:DecomposeGroupedConvPass": _Row("8e76781b33099941", _splits_groups),
-    f"{_ARM}.decompose_strided_slice_copy_pass:DecomposeStridedSliceCopyPass": (
-        _Row("9bb24b5baaa51e57", _has_steps)
-    ),
-    f"{_ARM}.decompose_dynamic_full_pass:DecomposeDynamicFullPass": (
-        _Row("9a0f42b5337a5216", _has_symbolic_size)
-    ),
     f"{_ARM}.decompose_gelu_pass:DecomposeGeluPass": _Row("f5237feab6e51113", _is_float_gelu),
-    f"{_ARM}.promote_bool_operands_pass:PromoteBoolOperandsPass": (
-        _Row("fa3a2fdea98a067d", _multiplies_booleans)
-    ),
-    f"{_ARM}.insert_data_layout_casts_pass:InsertDataLayoutCastsPass": (
-        _Row("ec4b3048c933c540", _has_layout_type_to_cast)
-    ),
     f"{_ARM}.rewrite_high_rank_singleton_permute_pass:RewriteHighRankSingletonPermutePass": (
         _Row("5d2379cd3c2782e5", _permutes_many_axes)
     ),
     f"{_ARM}.decompose_permute_for_u55_pass:DecomposePermuteForU55Pass": (
         _Row("b3f2f54ea27ac494", _permutes_too_much)
     ),
-    f"{_ARM}.insert_dynamic_padding:InsertDynamicPaddingPass": _Row("3811f2c0dcd23f1a", _pads_dynamically),
     f"{_ARM}.symbolic_to_tosa_shape_pass:SymbolicToTosaShapesPass": (
         _Row("ef0e13d9f66c2ed8", _has_symbolic_shape)
     ),

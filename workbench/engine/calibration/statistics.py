@@ -109,7 +109,7 @@ def replay(prepared: fx.GraphModule, known: Mapping[str, State], keys: Mapping[s
     for name, key in keys.items():
         if key in known:
             observer = prepared.get_submodule(name)
-            for field, value in _kept(observer, known[key]).items():
+            for field, value in _seen_fields(observer, known[key]).items():
                 observer._buffers[field] = value.clone()  # noqa: SLF001 - sizes may change
     constants = {node: node for node in prepared.graph.nodes if node.op == "get_attr"}
     weights = weight_observers(prepared)
@@ -122,7 +122,7 @@ def replay(prepared: fx.GraphModule, known: Mapping[str, State], keys: Mapping[s
 def statistics(prepared: fx.GraphModule, name: str) -> State:
     """Return what an observer has seen."""
     observer = prepared.get_submodule(name)
-    kept = _kept(observer, observer._buffers)  # noqa: SLF001 - no public name
+    kept = _seen_fields(observer, observer._buffers)  # noqa: SLF001 - no public name
     return {field: value.detach().clone() for field, value in kept.items()}
 
 
@@ -148,7 +148,7 @@ def only_missing(prepared: fx.GraphModule, keys: Mapping[str, str], known: Colle
         yield
 
 
-def _kept(observer: Any, fields: Mapping[str, Any]) -> State:
+def _seen_fields(observer: Any, fields: Mapping[str, Any]) -> State:
     """Return those fields that are seen; a fixed range was given."""
     if isinstance(observer, FixedRangeObserver):
         return {}

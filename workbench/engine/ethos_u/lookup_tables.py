@@ -65,7 +65,7 @@ def known_differences(context: StageContext, converted: torch.fx.GraphModule) ->
     telling = [error for error in errors if error.share > TELLING]
     infinity = options.get("negative_infinity")
     least = float(str(infinity)) if infinity is not None else NEGATIVE_INFINITY
-    return list(_told(telling, least))
+    return list(_sentences(telling, least))
 
 
 def table_errors(
@@ -157,7 +157,7 @@ def _arguments(grid: Grid) -> QuantArgs:
     return QuantArgs(scale=grid.scale, zp=grid.zero_point, qmin=grid.qmin, qmax=grid.qmax, dtype=grid.dtype)
 
 
-def _told(table_errors: Iterable[TableError], least: float) -> Iterator[str]:
+def _sentences(table_errors: Iterable[TableError], least: float) -> Iterator[str]:
     """Yield a sentence per operator with an error, for its worst case."""
     by_op: dict[str, list[TableError]] = {}
     for error in table_errors:

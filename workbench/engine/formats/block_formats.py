@@ -52,7 +52,7 @@ def shared_integers(rows: Tensor, steps: Tensor, low: int, high: int) -> Tensor:
     return by_rows(rows, (steps,), work)
 
 
-def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def block_fp(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return sign and magnitude of w-1 bits under an exponent that the block shares.
 
     The exponent is floor(log2 A)+1 of the largest value A, so that A fits, clipped to what E bits
@@ -62,12 +62,12 @@ def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     Source: Darvish Rouhani et al. 2020, Pushing the Limits of Narrow Precision Inferencing
     (MSFP), NeurIPS 33, section 3.
     """
-    magnitude = magnitude_bits(given)
-    width = given["exponent_width"]
-    bias = default_bias(width, given["exponent_bias"])
+    magnitude = magnitude_bits(parameters)
+    width = parameters["exponent_width"]
+    bias = default_bias(width, parameters["exponent_bias"])
     most = 2**width - 1 - bias
     check_exponents("block_fp", None, most, x.dtype)
-    blocks = split(x, sizes_of(x.shape, given, role))
+    blocks = split(x, sizes_of(x.shape, parameters, role))
     exponent = floor_exponents(finite_largest(blocks.rows)).add_(1).clamp_(-bias, most)
     # Every value of the type is a multiple of its smallest step; a finer step is not needed.
     finest, _ = exponent_limits(x.dtype)
@@ -76,23 +76,23 @@ def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return blocks.join(shared_integers(blocks.rows, steps, -last, last))
 
 
-def magnitude_bits(given: Mapping[str, Any]) -> int:
+def magnitude_bits(parameters: Mapping[str, Any]) -> int:
     """Return the number of bits of block_fp without the sign.
 
     Raises:
         WorkbenchError: there are none.
     """
-    if given["width"] < 2:
+    if parameters["width"] < 2:
         raise failure(
             "block_fp with 1 bit represents only zero.",
             "Use a width of at least 2.",
             Place(kind="option", id="width"),
             code="format-width-too-small",
         )
-    return int(given["width"]) - 1
+    return int(parameters["width"]) - 1
 
 
-def block_minifloat(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def block_minifloat(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return minifloats whose bias the block shares, so that the top exponent meets its largest.
 
     b = clip(2^E-1-floor(log2 A), 0, 2^B-1); then as minifloat_ieee with that bias.
@@ -100,10 +100,10 @@ def block_minifloat(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     Source: Fox et al. 2021, A Block Minifloat Representation for Training Deep Neural Networks,
     ICLR, section 3.
     """
-    width = given["exponent_width"]
-    bits = fraction_bits("block_minifloat", given["width"], width)
-    top, last = 2**width - 1, 2 ** given["exponent_bias_width"] - 1
-    blocks = split(x, sizes_of(x.shape, given, role))
+    width = parameters["exponent_width"]
+    bits = fraction_bits("block_minifloat", parameters["width"], width)
+    top, last = 2**width - 1, 2 ** parameters["exponent_bias_width"] - 1
+    blocks = split(x, sizes_of(x.shape, parameters, role))
     largest = finite_largest(blocks.rows)
     bias = _shared_bias(top - floor_exponents(largest), last, largest)
     least, most = 1 - bias, top - bias
@@ -115,15 +115,15 @@ def block_minifloat(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return blocks.join(_within(rows, least, most, 2 - 2.0**-bits, narrow, work))
 
 
-def block_log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def block_log(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return powers of two whose bias the block shares; zero stays zero.
 
     b = clip(2^(w-1)-1-ceil(log2 A), 0, 2^B-1); then as log with that bias.
 
     Source: Miyashita et al. 2016, arXiv 1603.01025, with the shared bias of Fox et al. 2021.
     """
-    top, last = block_log_range(given)
-    blocks = split(x, sizes_of(x.shape, given, role))
+    top, last = block_log_range(parameters)
+    blocks = split(x, sizes_of(x.shape, parameters, role))
     largest = finite_largest(blocks.rows)
     bias = _shared_bias(top - ceil_exponents(largest), last, largest)
     rows, narrow = blocks.rows, rows_fit(blocks.rows, 0, -bias, -bias)
@@ -153,17 +153,17 @@ def _within(
     return by_rows(rows, bounds, wide)
 
 
-def block_log_range(given: Mapping[str, Any]) -> tuple[int, int]:
+def block_log_range(parameters: Mapping[str, Any]) -> tuple[int, int]:
     """Return the largest stored exponent and the largest bias of block_log.
 
     Raises:
         WorkbenchError: there is no bit left for an exponent.
     """
-    width = given["width"]
+    width = parameters["width"]
     if not 2 <= width <= 8:
         raise failure(
             f"'width' of block_log is {width}, but must be 2 to 8: a sign and exponent bits.",
             where=Place(kind="option", id="width"),
             code="format-width-out-of-range",
         )
-    return 2 ** (width - 1) - 1, 2 ** given["exponent_bias_width"] - 1
+    return 2 ** (width - 1) - 1, 2 ** parameters["exponent_bias_width"] - 1

@@ -51,7 +51,7 @@ def by_rows(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., Tensor
 
     Or for [N, B, K], whose blocks are along B, with values [N, 1, K].
     """
-    return by_rows_into(rows, values, lambda *given: given[-1].copy_(work(*given[:-1])))
+    return by_rows_into(rows, values, lambda *parameters: parameters[-1].copy_(work(*parameters[:-1])))
 
 
 def by_rows_into(rows: Tensor, values: tuple[Tensor, ...], work: Callable[..., object]) -> Tensor:
@@ -160,7 +160,7 @@ def lanes(x: Tensor, axis: int, size: int) -> Lanes:
     return Lanes(flat.reshape(-1, size, inner), x.shape, axis)
 
 
-def sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tuple[int, ...]:
+def sizes_of(shape: Sequence[int], parameters: Mapping[str, Any], role: Role) -> tuple[int, ...]:
     """Return the size of a block along each dimension of an array.
 
     With ``skip_first_dim`` (the default of data) blocks hold one index of the first dimension;
@@ -175,23 +175,23 @@ def sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tupl
             "Use an array with elements.",
             code="array-empty",
         )
-    if 0 in given["block_size"]:
+    if 0 in parameters["block_size"]:
         raise failure(
             "'block_size' contains 0.",
             "Use -1 for the whole dimension, or a positive number.",
             Place(kind="option", id="block_size"),
             code="block-size-zero",
         )
-    return block_sizes(shape, given, role)
+    return block_sizes(shape, parameters, role)
 
 
-def mase_sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tuple[int, ...]:
+def mase_sizes_of(shape: Sequence[int], parameters: Mapping[str, Any], role: Role) -> tuple[int, ...]:
     """Return the sizes as MASE has them.
 
     Raises:
         WorkbenchError: MASE takes no such array.
     """
-    rank, skip = len(shape), skips_first(given, role)
+    rank, skip = len(shape), skips_first(parameters, role)
     if rank == 1 and skip:
         raise failure(
             "MASE cannot skip the only dimension of a 1-D array.",
@@ -210,7 +210,7 @@ def mase_sizes_of(shape: Sequence[int], given: Mapping[str, Any], role: Role) ->
             "Use the textbook form.",
             code="mase-blocks-not-supported",
         )
-    return sizes_of(shape, given, role)
+    return sizes_of(shape, parameters, role)
 
 
 def finite_largest(rows: Tensor, lone: float | None = None) -> Tensor:

@@ -47,58 +47,58 @@ def fixed_point(
     return by_chunks(x, work)
 
 
-def integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def integer(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values on the grid of a fixed-point number; ``frac_width`` None is half the width."""
     del role
-    return _integer(x, given)
+    return _integer(x, parameters)
 
 
-def mase_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mase_integer(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return MASE's form: rounded down, negative values that underflow become 0."""
     del role
-    return _integer(x, given, exact=False)
+    return _integer(x, parameters, exact=False)
 
 
-def _integer(x: Tensor, given: Mapping[str, Any], *, exact: bool = True) -> Tensor:
-    frac = given["frac_width"]
+def _integer(x: Tensor, parameters: Mapping[str, Any], *, exact: bool = True) -> Tensor:
+    frac = parameters["frac_width"]
     return fixed_point(
         x,
-        given["width"],
-        given["width"] // 2 if frac is None else frac,
-        signed=given["is_signed"],
-        floor=given.get("floor", False),
+        parameters["width"],
+        parameters["width"] // 2 if frac is None else frac,
+        signed=parameters["is_signed"],
+        floor=parameters.get("floor", False),
         exact=exact,
     )
 
 
-def integer_floor(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def integer_floor(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values on the grid of a fixed-point number, rounded down."""
-    return integer(x, {**given, "floor": True}, role)
+    return integer(x, {**parameters, "floor": True}, role)
 
 
-def mase_integer_floor(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mase_integer_floor(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return MASE's form; see ``mase_integer``."""
-    return mase_integer(x, {**given, "floor": True}, role)
+    return mase_integer(x, {**parameters, "floor": True}, role)
 
 
-def logicnets(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def logicnets(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return data on a fixed-point grid; weights and biases stay as they are.
 
     The weights disappear in truth tables over the data's codes, so that they need no grid.
 
     Source: Umuroglu et al. 2020, LogicNets, arXiv 2004.03021, section 3.
     """
-    return integer(x, given, role) if role == "data" else x.clone()
+    return integer(x, parameters, role) if role == "data" else x.clone()
 
 
-def scale_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def scale_integer(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return integers with one scale for each row of the last dimension, largest value kept.
 
     A row of zeros stays zero. The scale comes from the largest finite value; infinities saturate,
     NaN stays at its place.
     """
     del role
-    low, high = limits(given["width"], given["is_signed"])
+    low, high = limits(parameters["width"], parameters["is_signed"])
     if x.numel() == 0:
         return x.clone()
     rows = x.reshape(-1, x.shape[-1]) if x.dim() else x.reshape(1, 1)
@@ -112,29 +112,29 @@ def scale_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return by_rows(rows, (finite_largest(rows),), work).reshape(x.shape)
 
 
-def mase_scale_integer(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mase_scale_integer(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return MASE's form: the scale is 2^(w-1)/(max+1e-9), or 2^w unsigned."""
     del role
-    signed = given["is_signed"]
-    low, high = limits(given["width"], signed)
-    reach = 2 ** (given["width"] - 1) if signed else 2 ** given["width"]
+    signed = parameters["is_signed"]
+    low, high = limits(parameters["width"], signed)
+    reach = 2 ** (parameters["width"] - 1) if signed else 2 ** parameters["width"]
     if x.numel() == 0:
         return x.clone()
     scale = reach / (x.abs().amax(-1, keepdim=True) + 1e-9)
     return (x * scale).round_().clamp_(low, high) / scale
 
 
-def flexround(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def flexround(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values on the grid FlexRound gives activations."""
-    return integer(x, {**given, "is_signed": given["symmetric"]}, role)
+    return integer(x, {**parameters, "is_signed": parameters["symmetric"]}, role)
 
 
-def mase_flexround(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mase_flexround(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return MASE's form: clipped, then rounded; small arrays pass."""
     del role
     if x.numel() < 10 or float(x.abs().max()) < 1e-5:
         return x.clone()
-    frac = given["width"] // 2 if given["frac_width"] is None else given["frac_width"]
-    low, high = limits(given["width"], given["symmetric"])
+    frac = parameters["width"] // 2 if parameters["frac_width"] is None else parameters["frac_width"]
+    low, high = limits(parameters["width"], parameters["symmetric"])
     scale = 2.0**frac
     return (x.clamp(low / scale, high / scale) * scale).round_() / scale

@@ -68,23 +68,23 @@ def powers_of_two(x: Tensor, least: int | Tensor, most: int | Tensor) -> Tensor:
     return torch.exp2(exponent).mul_(torch.sign(x + shift))
 
 
-def minifloat_ieee(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def minifloat_ieee(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's minifloat_ieee does: no carry, tiny values pass, inf is NaN."""
     del role
-    width = given["exponent_width"]
-    bits = fraction_bits("minifloat_ieee", given["width"], width)
-    bias = default_bias(width, given["exponent_bias"])
+    width = parameters["exponent_width"]
+    bits = fraction_bits("minifloat_ieee", parameters["width"], width)
+    bias = default_bias(width, parameters["exponent_bias"])
     most = 2**width - 1 - bias
     check_exponents("minifloat_ieee", -bias, most, x.dtype)
     return by_chunks(x, lambda piece: ieee(piece, bits, -bias, most))
 
 
-def minifloat_denorm(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def minifloat_denorm(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's minifloat_denorm does: powers of two lose a step."""
     del role
-    width = given["exponent_width"]
-    bits = fraction_bits("minifloat_denorm", given["width"], width)
-    bias = default_bias(width, given["exponent_bias"])
+    width = parameters["exponent_width"]
+    bits = fraction_bits("minifloat_denorm", parameters["width"], width)
+    bias = default_bias(width, parameters["exponent_bias"])
     most = 2**width - 1 - bias
     check_exponents("minifloat_denorm", -bias, most, x.dtype)
     scale, last = 2.0**bits, 2**bits - 1
@@ -97,21 +97,21 @@ def minifloat_denorm(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return by_chunks(x, work)
 
 
-def log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def log(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's log does: zero becomes the smallest positive power."""
     del role
-    least, most = log_range(given)
+    least, most = log_range(parameters)
     check_exponents("log", least, most, x.dtype)
     return by_chunks(x, lambda p: powers_of_two(p, least, most).masked_fill_(p.isnan(), float("nan")))
 
 
-def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def block_fp(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's block_fp does: a power of two as largest value saturates."""
-    magnitude = magnitude_bits(given)
-    width = given["exponent_width"]
-    bias = default_bias(width, given["exponent_bias"])
+    magnitude = magnitude_bits(parameters)
+    width = parameters["exponent_width"]
+    bias = default_bias(width, parameters["exponent_bias"])
     scale, last = 2.0**magnitude, 2**magnitude - 1
-    blocks = split(x, mase_sizes_of(x.shape, given, role))
+    blocks = split(x, mase_sizes_of(x.shape, parameters, role))
     power = torch.exp2(mase_largest(blocks.rows).log2_().ceil_().clamp_(-bias, 2**width - 1 - bias))
 
     def work(rows: Tensor, powers: Tensor) -> Tensor:
@@ -121,20 +121,20 @@ def block_fp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return blocks.join(by_rows(blocks.rows, (power,), work))
 
 
-def block_minifloat(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def block_minifloat(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's block_minifloat does: larger blocks get a larger bias."""
-    width = given["exponent_width"]
-    bits = fraction_bits("block_minifloat", given["width"], width)
-    top, last = 2**width - 1, 2 ** given["exponent_bias_width"] - 1
-    blocks = split(x, mase_sizes_of(x.shape, given, role))
+    width = parameters["exponent_width"]
+    bits = fraction_bits("block_minifloat", parameters["width"], width)
+    top, last = 2**width - 1, 2 ** parameters["exponent_bias_width"] - 1
+    blocks = split(x, mase_sizes_of(x.shape, parameters, role))
     bias = mase_largest(blocks.rows).log2_().floor_().clamp_(0, last)
     return blocks.join(by_rows(blocks.rows, (bias,), lambda rows, b: ieee(rows, bits, -b, top - b)))
 
 
-def block_log(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def block_log(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's block_log does: zero becomes the smallest power of its block."""
-    top, last = block_log_range(given)
-    blocks = split(x, mase_sizes_of(x.shape, given, role))
+    top, last = block_log_range(parameters)
+    blocks = split(x, mase_sizes_of(x.shape, parameters, role))
     bias = (top - mase_largest(blocks.rows).log2_().ceil_()).clamp_(0, last)
 
     def work(rows: Tensor, b: Tensor) -> Tensor:
@@ -149,10 +149,10 @@ _CUT = 8
 _QUANTILES = (1.0, 0.995, 0.99, 0.97, 0.95, 0.93, 0.9, 0.8, 0.7, 0.6, 0.5)
 
 
-def _grouped(x: Tensor, given: Mapping[str, Any], role: Role) -> tuple[Tensor, Tensor, int]:
+def _grouped(x: Tensor, parameters: Mapping[str, Any], role: Role) -> tuple[Tensor, Tensor, int]:
     """Return consecutive groups [N, B] with the dimension last, the moved array and its place."""
-    axis = dimension(x, given, role)
-    size = given["block_size"]
+    axis = dimension(x, parameters, role)
+    size = parameters["block_size"]
     if x.numel() % size:
         raise failure(
             f"MASE needs a block size that divides {x.numel()} elements; {size} does not.",
@@ -164,19 +164,19 @@ def _grouped(x: Tensor, given: Mapping[str, Any], role: Role) -> tuple[Tensor, T
     return moved.reshape(-1, size), moved, axis
 
 
-def mxint(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mxint(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's mxint does: a power of two as largest value saturates."""
-    rows, moved, axis = _grouped(x, given, role)
+    rows, moved, axis = _grouped(x, parameters, role)
     largest = largest_of_rows(rows)
-    rounded = _mxint_rows(rows, largest, given)
-    if given["quantile_search"]:
-        rounded = _best_quantile(rows, rounded, given, last=axis == x.dim() - 1)
+    rounded = _mxint_rows(rows, largest, parameters)
+    if parameters["quantile_search"]:
+        rounded = _best_quantile(rows, rounded, parameters, last=axis == x.dim() - 1)
     return rounded.reshape(moved.shape).movedim(-1, axis).contiguous()
 
 
-def _mxint_rows(rows: Tensor, largest: Tensor, given: Mapping[str, Any]) -> Tensor:
-    half = 2 ** (given["width"] - 1)
-    bias, codes = 2 ** (given["scale_bits"] - 1) - 1, 2 ** given["scale_bits"] - 1
+def _mxint_rows(rows: Tensor, largest: Tensor, parameters: Mapping[str, Any]) -> Tensor:
+    half = 2 ** (parameters["width"] - 1)
+    bias, codes = 2 ** (parameters["scale_bits"] - 1) - 1, 2 ** parameters["scale_bits"] - 1
     exponent = largest.clamp(min=2.0**-126).log2_().ceil_()
     power = torch.exp2(exponent)
     written = torch.exp2((exponent + bias).clamp_(0, codes).sub_(bias))
@@ -187,7 +187,7 @@ def _mxint_rows(rows: Tensor, largest: Tensor, given: Mapping[str, Any]) -> Tens
     return by_rows(rows, (power, written), work)
 
 
-def _best_quantile(rows: Tensor, quantized: Tensor, given: Mapping[str, Any], *, last: bool) -> Tensor:
+def _best_quantile(rows: Tensor, quantized: Tensor, parameters: Mapping[str, Any], *, last: bool) -> Tensor:
     """Return, for each block, what the percentile of |x| with the least squared error gives."""
     if not last:
         raise failure(
@@ -198,19 +198,19 @@ def _best_quantile(rows: Tensor, quantized: Tensor, given: Mapping[str, Any], *,
     best = torch.full((rows.shape[0], 1), float("inf"), dtype=rows.dtype)
     for quantile in _QUANTILES:
         largest = torch.quantile(rows.abs(), quantile, dim=1, keepdim=True)
-        tried = _mxint_rows(rows, largest, given)
+        tried = _mxint_rows(rows, largest, parameters)
         error = (tried - rows).pow_(2).sum(1, keepdim=True)
         better = error < best
         quantized, best = torch.where(better, tried, quantized), torch.where(better, error, best)
     return quantized
 
 
-def mxfp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mxfp(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's mxfp does: all codes finite, carries lost, subnormals cut."""
-    exponent_bits, bits = element(given)
+    exponent_bits, bits = element(parameters)
     _needs_float32("mxfp", x)
-    rows, moved, axis = _grouped(x, given, role)
-    bias = 2 ** (given["scale_bits"] - 1) - 1
+    rows, moved, axis = _grouped(x, parameters, role)
+    bias = 2 ** (parameters["scale_bits"] - 1) - 1
     exponent = largest_of_rows(rows).log2_().floor_() - 2 ** (exponent_bits - 1)
     scale = torch.exp2(exponent.clamp_(-bias, bias + 1))
 
@@ -230,14 +230,14 @@ def _needs_float32(scheme: str, x: Tensor) -> None:
         )
 
 
-def minifloat_mx(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def minifloat_mx(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as the element format inside MASE's microscaling."""
     del role
     _needs_float32("minifloat_mx", x)
-    options = {"finite": given["is_finite"], "mode": given["round_mode"]}
-    exponent_bits, bits = given["exponent_width"], given["frac_width"]
-    check_element(given)
-    _check_room(exponent_bits, bits, given["is_finite"])
+    options = {"finite": parameters["is_finite"], "mode": parameters["round_mode"]}
+    exponent_bits, bits = parameters["exponent_width"], parameters["frac_width"]
+    check_element(parameters)
+    _check_room(exponent_bits, bits, parameters["is_finite"])
     return by_chunks(x, lambda piece: mase_element(piece, exponent_bits, bits, **options))
 
 
@@ -295,22 +295,22 @@ def _round(fraction: Tensor, drop: int, bits: int, mode: str) -> tuple[Tensor, T
     return code & ((1 << bits) - 1), code >> bits
 
 
-def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mxint_hardware(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return values as MASE's mxint_hardware does: 2^(E-1) fraction bits, rounded down."""
     del role
-    half = 2 ** (given["exponent_width"] - 1)
+    half = 2 ** (parameters["exponent_width"] - 1)
     check_exponents("mxint_hardware", -half, half - 1, x.dtype)
     shape = (1, *x.shape) if x.dim() == 1 else tuple(x.shape)
-    blocks, _ = tiles(x, given)
-    if any(n % p for n, p in zip(shape[-2:], given["parallelism"], strict=True)):
+    blocks, _ = tiles(x, parameters)
+    if any(n % p for n, p in zip(shape[-2:], parameters["parallelism"], strict=True)):
         raise failure(
-            f"MASE needs tiles of {list(given['parallelism'])} to divide {list(shape[-2:])}.",
+            f"MASE needs tiles of {list(parameters['parallelism'])} to divide {list(shape[-2:])}.",
             "Use another tile, or the textbook form.",
             Place(kind="option", id="parallelism"),
             code="mase-tile-not-divisor",
         )
     exponent = (largest_of_rows(blocks.rows).log2_().ceil_() - half).clamp_(-half, half - 1)
-    low, high = -(2 ** (given["width"] - 1)), 2 ** (given["width"] - 1) - 1
+    low, high = -(2 ** (parameters["width"] - 1)), 2 ** (parameters["width"] - 1) - 1
 
     def work(rows: Tensor, power: Tensor) -> Tensor:
         return (rows / power).floor_().clamp_(low, high).mul_(power)

@@ -32,13 +32,13 @@ _OCP = {(4, 3): 448.0, (5, 2): 57344.0}
 _E2M1_LARGEST, _E4M3_LARGEST = 6.0, 448.0
 
 
-def dimension(x: Tensor, given: Mapping[str, Any], role: Role) -> int:
+def dimension(x: Tensor, parameters: Mapping[str, Any], role: Role) -> int:
     """Return the dimension blocks run along, counted from the front.
 
     Raises:
         WorkbenchError: the array has no such dimension, or no elements.
     """
-    wanted = shared_dimension(x.dim(), given, role)
+    wanted = shared_dimension(x.dim(), parameters, role)
     if x.numel() == 0 or not -x.dim() <= wanted < x.dim():
         raise failure(
             f"An array of shape {tuple(x.shape)} has no blocks along dimension {wanted}.",
@@ -48,9 +48,9 @@ def dimension(x: Tensor, given: Mapping[str, Any], role: Role) -> int:
     return wanted % x.dim()
 
 
-def _along(x: Tensor, given: Mapping[str, Any], role: Role) -> Blocks | Lanes:
-    axis = dimension(x, given, role)
-    size = min(given["block_size"], x.shape[axis])
+def _along(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Blocks | Lanes:
+    axis = dimension(x, parameters, role)
+    size = min(parameters["block_size"], x.shape[axis])
     if axis == x.dim() - 1:
         return split(x, (*[1] * (x.dim() - 1), size))
     return lanes(x, axis, size)
@@ -62,9 +62,9 @@ def _scale_exponents(exponents: Tensor, bits: int) -> Tensor:
     return exponents.clamp_(-bias, bias)
 
 
-def refuse_search(given: Mapping[str, Any]) -> None:
+def refuse_search(parameters: Mapping[str, Any]) -> None:
     """Refuse the percentile search, which only MASE has."""
-    if given["quantile_search"]:
+    if parameters["quantile_search"]:
         raise failure(
             "'quantile_search' needs the mase-compatible form.",
             where=Place(kind="option", id="quantile_search"),
@@ -72,7 +72,7 @@ def refuse_search(given: Mapping[str, Any]) -> None:
         )
 
 
-def mxint(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mxint(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return n-bit integers with one integer bit under a power of two that the block shares.
 
     The scale is 2^floor(log2 A); an element is k 2^(2-n), k in two's complement, nearest with
@@ -80,22 +80,22 @@ def mxint(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
 
     Source: OCP MX v1.0, 5.3.2 (INT8) and 6.3 (conversion).
     """
-    refuse_search(given)
-    bits = given["width"]
-    blocks = _along(x, given, role)
-    exponent = _scale_exponents(floor_exponents(finite_largest(blocks.rows)), given["scale_bits"])
+    refuse_search(parameters)
+    bits = parameters["width"]
+    blocks = _along(x, parameters, role)
+    exponent = _scale_exponents(floor_exponents(finite_largest(blocks.rows)), parameters["scale_bits"])
     steps = powers(exponent + 2 - bits, x.dtype)
     rows = shared_integers(blocks.rows, steps, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return blocks.join(rows).contiguous()
 
 
-def element(given: Mapping[str, Any]) -> tuple[int, int]:
+def element(parameters: Mapping[str, Any]) -> tuple[int, int]:
     """Return exponent and fraction bits of an element of MXFP.
 
     Raises:
         WorkbenchError: there is no such element.
     """
-    pair = (given["exponent_width"], given["frac_width"])
+    pair = (parameters["exponent_width"], parameters["frac_width"])
     if pair not in ELEMENTS:
         known = ", ".join(f"E{e}M{f}" for e, f in ELEMENTS)
         raise failure(
@@ -119,7 +119,7 @@ def element_largest(exponent_bits: int, fraction_bits: int) -> tuple[float, int]
     return _OCP.get((exponent_bits, fraction_bits), largest), most
 
 
-def mxfp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mxfp(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return small floats under a power of two that the block shares.
 
     The scale is 2^(floor(log2 A)-emax); elements are nearest, ties to even, with subnormals, and
@@ -127,13 +127,13 @@ def mxfp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
 
     Source: OCP MX v1.0, 5.3.1 (formats) and 6.3 (conversion).
     """
-    refuse_search(given)
-    exponent_bits, bits = element(given)
+    refuse_search(parameters)
+    exponent_bits, bits = element(parameters)
     largest, most = element_largest(exponent_bits, bits)
     least = 2 - 2 ** (exponent_bits - 1)
-    blocks = _along(x, given, role)
+    blocks = _along(x, parameters, role)
     exponent = floor_exponents(finite_largest(blocks.rows)) - most
-    scale = powers(_scale_exponents(exponent, given["scale_bits"]), x.dtype)
+    scale = powers(_scale_exponents(exponent, parameters["scale_bits"]), x.dtype)
 
     def work(rows: Tensor, scales: Tensor) -> Tensor:
         return round_to_floats(rows / scales, bits, least, largest).mul_(scales)
@@ -141,7 +141,7 @@ def mxfp(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return blocks.join(by_rows(blocks.rows, (scale,), work)).contiguous()
 
 
-def nvfp4(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def nvfp4(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return E2M1 elements under E4M3 scales of blocks and one scale of the array.
 
     The array's scale is amax/(6*448), a block's scale the E4M3 nearest to A/6 over the array's
@@ -152,7 +152,7 @@ def nvfp4(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     Source: NVIDIA, Introducing NVFP4 for efficient and accurate low-precision inference (2025):
     16 elements, E4M3 block scales, a second-level float32 scale.
     """
-    blocks = _along(x, given, role)
+    blocks = _along(x, parameters, role)
     largest = finite_largest(blocks.rows, lone=float("inf"))
     known = torch.where(largest.isinf(), 0, largest).amax()
     # Blocks of infinities saturate at what the rest of the array reaches.
@@ -169,7 +169,7 @@ def nvfp4(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return blocks.join(by_rows(blocks.rows, (scale,), work)).contiguous()
 
 
-def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mxint_hardware(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return w-bit integers on tiles of the last two dimensions that share an exponent.
 
     The exponent is floor(log2 A), clipped to E bits of two's complement; the step is 2^(e+2-w),
@@ -179,8 +179,8 @@ def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     Source: OCP MX v1.0, 5.3.2, on tiles.
     """
     del role
-    half = 2 ** (given["exponent_width"] - 1)
-    bits = given["width"]
+    half = 2 ** (parameters["exponent_width"] - 1)
+    bits = parameters["width"]
     if bits < 2:
         raise failure(
             "mxint_hardware with 1 bit has no bit for a magnitude.",
@@ -188,7 +188,7 @@ def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
             Place(kind="option", id="width"),
             code="format-width-too-small",
         )
-    blocks, shape = tiles(x, given)
+    blocks, shape = tiles(x, parameters)
     exponent = floor_exponents(finite_largest(blocks.rows)).clamp_(-half, half - 1)
     finest, most = exponent_limits(x.dtype)
     steps = powers((exponent.clamp_(max=most) + 2 - bits).clamp_(min=finest), x.dtype)
@@ -196,13 +196,13 @@ def mxint_hardware(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return blocks.join(shared_integers(blocks.rows, steps, low, high)).reshape(shape)
 
 
-def tiles(x: Tensor, given: Mapping[str, Any]) -> tuple[Blocks, torch.Size]:
+def tiles(x: Tensor, parameters: Mapping[str, Any]) -> tuple[Blocks, torch.Size]:
     """Return ``x`` in tiles of ``parallelism`` on its last two dimensions, and its shape.
 
     Raises:
         WorkbenchError: ``parallelism`` is not two numbers, or there are no elements.
     """
-    parallelism = given["parallelism"]
+    parallelism = parameters["parallelism"]
     if len(parallelism) != 2:
         raise failure(
             f"'parallelism' has {len(parallelism)} entries; it needs two, [rows, columns].",

@@ -132,19 +132,19 @@ def _skips(rank: int, operation: str, operand: str) -> bool:
 
 def _skipping(quantizer: Quantizer, skip: bool) -> Quantizer:
     """Return the quantizer with the default for skipping the first dimension."""
-    if quantizer.given["skip_first_dim"] is not None:
+    if quantizer.parameters["skip_first_dim"] is not None:
         return quantizer
-    return replace(quantizer, given={**quantizer.given, "skip_first_dim": skip})
+    return replace(quantizer, parameters={**quantizer.parameters, "skip_first_dim": skip})
 
 
 def _along(quantizer: Quantizer, operation: str, operand: str) -> Quantizer:
     """Return the quantizer with blocks along the reduction dimension by default."""
-    if quantizer.given["block_dim"] is not None or quantizer.mase_compatible:
+    if quantizer.parameters["block_dim"] is not None or quantizer.mase_compatible:
         return quantizer
     if operation in _CONVOLUTIONS and operand == "x":
-        return replace(quantizer, given={**quantizer.given, "block_dim": 1})
+        return replace(quantizer, parameters={**quantizer.parameters, "block_dim": 1})
     if operation in {"matmul", "bmm"} and operand == "w":
-        return replace(quantizer, given={**quantizer.given, "block_dim": -2})
+        return replace(quantizer, parameters={**quantizer.parameters, "block_dim": -2})
     return quantizer
 
 
@@ -255,7 +255,7 @@ class Operation:
             return FLOAT_BITS
         laid, taken = layout(self._quantizer(operand), shape, self.name, operand)
         mase = self.mase_compatible
-        return bits_of(self.scheme, laid.given, laid.role, taken, mase_compatible=mase)
+        return bits_of(self.scheme, laid.parameters, laid.role, taken, mase_compatible=mase)
 
     def result_bits(self) -> float:
         """Return the bits of an element of the result where ``data_out_*`` gives it a grid."""
@@ -266,12 +266,12 @@ class Operation:
         return quantizer(self.scheme, self._own(role), role, mase_compatible=self.mase_compatible)
 
     def _own(self, role: Role) -> dict[str, Any]:
-        given = dict(self.config)
+        parameters = dict(self.config)
         if self.name in ACTIVATIONS and self.mase_compatible and self.scheme in _INTEGERS:
-            given["is_signed"] = False
+            parameters["is_signed"] = False
         if self.scheme == "lutnet" and role != "data":
-            given = {k: v for k, v in given.items() if k != "data_in_levels"}
-        return given
+            parameters = {k: v for k, v in parameters.items() if k != "data_in_levels"}
+        return parameters
 
     def _quantizes(self, operand: str) -> bool:
         if self.scheme in _FLOAT.get(operand, ()):
@@ -297,12 +297,12 @@ class Operation:
         takes_one = self.name in WEIGHTED and self.scheme in {*_INTEGERS, "logicnets"}
         if not takes_one or self.config.get(_OUT) is None:
             return y
-        given = {
+        parameters = {
             "width": self.config[_OUT],
             "frac_width": self.config.get("data_out_frac_width"),
             "floor": bool(self.config.get("floor")),
         }
-        return quantizer("integer", given)(y)
+        return quantizer("integer", parameters)(y)
 
     def _refuse_what_mase_cannot(self) -> None:
         reason = ""

@@ -71,7 +71,7 @@ class Quantizer:
     """A number format with checked parameters, for one kind of operand."""
 
     spec: SchemeSpec
-    given: dict[str, Any]
+    parameters: dict[str, Any]
     role: Role
     mase_compatible: bool
 
@@ -87,16 +87,16 @@ class Quantizer:
             return self._apply(x.detach())
         if self.mase_compatible and name == "block_minifloat":
             return NoGradient.apply(x, self._apply)
-        factor = 0.5 if self.mase_compatible and self.given.get("stochastic") else 1.0
+        factor = 0.5 if self.mase_compatible and self.parameters.get("stochastic") else 1.0
         return StraightThrough.apply(x, self._apply, factor)
 
     def _apply(self, x: Tensor) -> Tensor:
         scheme = SCHEMES[self.spec.name]
         if self.mase_compatible and scheme.mase is not None:
-            return _as_mase(scheme.mase, x, self.given, self.role)
+            return _as_mase(scheme.mase, x, self.parameters, self.role)
         if x.dtype in _HALVES:
-            return _narrowed(scheme.textbook(x.float(), self.given, self.role), x)
-        return scheme.textbook(x, self.given, self.role)
+            return _narrowed(scheme.textbook(x.float(), self.parameters, self.role), x)
+        return scheme.textbook(x, self.parameters, self.role)
 
 
 class NoGradient(torch.autograd.Function):
@@ -153,14 +153,14 @@ def quantize(
     return quantizer(scheme, params, role, mase_compatible=mase_compatible)(x)
 
 
-def _as_mase(form: Form, x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def _as_mase(form: Form, x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return MASE's form, worked out in the type of ``x``.
 
     Raises:
         WorkbenchError: limits of the format that a type of 16 bits does not hold.
     """
     try:
-        return form(x, given, role)
+        return form(x, parameters, role)
     except RuntimeError as error:
         if x.dtype not in _HALVES or "overflow" not in str(error):
             raise

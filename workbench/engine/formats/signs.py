@@ -27,7 +27,7 @@ _MASE_TERNARY_THRESHOLD = 0.75
 _SUMMABLE = 2.0**100
 
 
-def binary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def binary(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return +1 for values of at least 0 and -1 below; not bipolar: 1 above 0, else 0.
 
     Stochastic: the upper value with probability clip((x+1)/2, 0, 1), drawn from torch's global
@@ -36,8 +36,8 @@ def binary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     Source: Courbariaux et al. 2015, BinaryConnect, arXiv 1511.00363, 2.2 and 2.3.
     """
     del role
-    bipolar = given["bipolar"]
-    if given["stochastic"]:
+    bipolar = parameters["bipolar"]
+    if parameters["stochastic"]:
         upper = hard_sigmoid(x) > torch.rand_like(x)
         return _levels(x, upper, bipolar)
     return by_chunks(x, lambda p: _levels(p, p >= 0 if bipolar else p > 0, bipolar))
@@ -55,12 +55,12 @@ def _levels(x: Tensor, upper: Tensor, bipolar: bool) -> Tensor:
     return levels.masked_fill_(x.isnan(), _NAN)
 
 
-def mase_binary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mase_binary(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return MASE's form: always float32, NaN to -1; not bipolar only in four dimensions."""
     del role
-    if not given["bipolar"]:
-        return _mase_unipolar(x, given["stochastic"])
-    upper = hard_sigmoid(x) >= torch.rand_like(x) if given["stochastic"] else x >= 0
+    if not parameters["bipolar"]:
+        return _mase_unipolar(x, parameters["stochastic"])
+    upper = hard_sigmoid(x) >= torch.rand_like(x) if parameters["stochastic"] else x >= 0
     return upper.to(torch.float32).mul_(2).sub_(1)
 
 
@@ -82,7 +82,7 @@ def four_dimensions(what: str, x: Tensor) -> None:
         )
 
 
-def ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def ternary(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return -1, 0 or +1 around 0.7 of the mean of |x|, times the mean of what remains.
 
     Each index of the first dimension has its own threshold and scale where there are two
@@ -96,7 +96,7 @@ def ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
         return x.clone()
     whole = x.contiguous()
     rows = whole.reshape(x.shape[0], -1) if x.dim() > 1 else whole.reshape(1, -1)
-    scaled = given["scaling_factor"]
+    scaled = parameters["scaling_factor"]
     return by_rows(rows, (), lambda part: _ternary_rows(part, scaled)).reshape(x.shape)
 
 
@@ -128,27 +128,27 @@ def _ternary_wide(rows: Tensor, scaled: bool) -> Tensor:
     return signs.masked_fill_(~known, _NAN)
 
 
-def mase_ternary(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mase_ternary(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return MASE's form: 0.75, four dimensions, and NaN for a slice of zeros that is scaled."""
     del role
     four_dimensions("ternary", x)
     magnitude = x.abs()
     threshold = _MASE_TERNARY_THRESHOLD * magnitude.mean((1, 2, 3), keepdim=True)
     signs = (x > threshold).to(x.dtype) - (x < -threshold).to(x.dtype)
-    if not given["scaling_factor"]:
+    if not parameters["scaling_factor"]:
         return signs
     kept = (magnitude > threshold).to(x.dtype)
     sums = (magnitude * kept).sum((1, 2, 3), keepdim=True)
     return signs * (sums / kept.sum((1, 2, 3), keepdim=True))
 
 
-def residual_means(given: Mapping[str, Any], dtype: torch.dtype) -> tuple[float, ...]:
+def residual_means(parameters: Mapping[str, Any], dtype: torch.dtype) -> tuple[float, ...]:
     """Return the size of each residual: those given, or R..1 over their sum.
 
     Raises:
         WorkbenchError: there is not one for each level, or together they exceed the type.
     """
-    levels, means = given["levels"], given["means"]
+    levels, means = parameters["levels"], parameters["means"]
     if means is None:
         return tuple(2 * (levels - k) / (levels * (levels + 1)) for k in range(levels))
     if len(means) != levels:
@@ -168,7 +168,7 @@ def residual_means(given: Mapping[str, Any], dtype: torch.dtype) -> tuple[float,
     return tuple(abs(mean) for mean in means)
 
 
-def binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def binary_residual(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return data as a sum of signs, each of what the ones before left; weights as signs.
 
     r_0 = x, o_l = sign(r_l) m_l, r_(l+1) = r_l - o_l; the result is the sum of o_l, shaped like
@@ -177,9 +177,9 @@ def binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
 
     Source: Ghasemzadeh et al. 2018, ReBNet, arXiv 1711.01243, 3.1.
     """
-    if role != "data" or not given.get("residual_sign", True):
-        return _residual_weight(x, given, role)
-    means = [x.new_tensor(mean) for mean in residual_means(given, x.dtype)]
+    if role != "data" or not parameters.get("residual_sign", True):
+        return _residual_weight(x, parameters, role)
+    means = [x.new_tensor(mean) for mean in residual_means(parameters, x.dtype)]
 
     def work(piece: Tensor) -> Tensor:
         total = torch.zeros_like(piece)
@@ -191,34 +191,34 @@ def binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
     return by_chunks(x, work)
 
 
-def _residual_weight(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def _residual_weight(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     if role != "weight":
         return x.clone()
-    if not given.get("binary_training", True):
+    if not parameters.get("binary_training", True):
         return x.clamp(-1, 1)
-    return binary(x, {"stochastic": False, "bipolar": True, **_flags(given)}, role)
+    return binary(x, {"stochastic": False, "bipolar": True, **_flags(parameters)}, role)
 
 
-def _flags(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: given[name] for name in ("stochastic", "bipolar") if name in given}
+def _flags(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: parameters[name] for name in ("stochastic", "bipolar") if name in parameters}
 
 
-def mase_binary_residual(x: Tensor, given: Mapping[str, Any], role: Role) -> Tensor:
+def mase_binary_residual(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     """Return MASE's form: the levels stacked on a new first dimension, one level as it is.
 
     Differentiable with MASE's own gradients.
     """
-    if role != "data" or not given.get("residual_sign", True):
-        return _residual_weight(x, given, role)
-    if given["levels"] > 3:
+    if role != "data" or not parameters.get("residual_sign", True):
+        return _residual_weight(x, parameters, role)
+    if parameters["levels"] > 3:
         raise failure(
-            f"MASE does not support residuals of {given['levels']} levels.",
+            f"MASE does not support residuals of {parameters['levels']} levels.",
             "Use one to three, or the textbook form.",
             Place(kind="option", id="levels"),
             code="mase-levels-not-supported",
         )
     parts = []
-    for mean in residual_means(given, x.dtype):
+    for mean in residual_means(parameters, x.dtype):
         parts.append(Residual.apply(x, mean))
         x = x - parts[-1]
     return torch.stack(parts) if len(parts) > 1 else parts[0]

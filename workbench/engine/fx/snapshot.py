@@ -131,7 +131,7 @@ class _Walk:
             names[node.name],
             op,
             kind,
-            self._place(node, kind, frame),
+            self._location(node, kind, frame),
             programs.tensors(node.meta.get("val", held)),
             modules.source_line(node.meta.get("stack_trace")),
             _attrs(node, kind, values),
@@ -162,7 +162,7 @@ class _Walk:
         return "output" if node.op == "output" else programs.quantize_kind(op) or "call"
 
     @staticmethod
-    def _place(node: torch.fx.Node, kind: NodeKind, frame: _Frame) -> Location | None:
+    def _location(node: torch.fx.Node, kind: NodeKind, frame: _Frame) -> Location | None:
         if kind in ("input", "output"):
             return frame.place
         location = modules.locate(node.meta.get("nn_module_stack"))

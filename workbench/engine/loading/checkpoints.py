@@ -170,7 +170,7 @@ class _Fit:
         if self.is_whole and not self.surplus:
             return
         location = f" in {'.'.join(self.entry)}" if self.entry else ""
-        reasons = [*self._told_shapes(), *_told(self.missing, "missing"), *_told(self.surplus, "surplus")]
+        reasons = [*self._told_shapes(), *_lines(self.missing, "missing"), *_lines(self.surplus, "surplus")]
         raise failure(
             f"The weights{location} do not fit: {'; '.join(reasons)}.",
             self._remedy(),
@@ -247,7 +247,7 @@ class _Fit:
         return "The model was built with other sizes (width, layers, image size) than in training."
 
 
-def _told(names: list[str], what: str) -> Iterator[str]:
+def _lines(names: list[str], what: str) -> Iterator[str]:
     if names:
         more = ", ..." if len(names) > 3 else ""
         yield f"{len(names)} {what} ({', '.join(names[:3])}{more})"

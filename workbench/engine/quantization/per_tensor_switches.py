@@ -91,7 +91,7 @@ class SwitchedProgram:
             on: The enabled switches.
             kept: Values of buffers that differ from the initial ones.
         """
-        values: Values = self._given(inputs, kept)
+        values: Values = self._source_values(inputs, kept)
         for node in self.nodes:
             if node not in values:
                 values[node] = self.value(node, values, on)
@@ -115,7 +115,7 @@ class SwitchedProgram:
             kept: Values of buffers that differ from the initial ones.
         """
         due = set(changed)
-        values: Values = self._given(inputs, kept)
+        values: Values = self._source_values(inputs, kept)
         for node in self.nodes:
             if node not in values:
                 fresh = node in due or (node.op == "get_attr" and node.target in self.writes)
@@ -124,7 +124,7 @@ class SwitchedProgram:
                 due.update(self._followers[node])
         return values
 
-    def _given(self, inputs: tuple[torch.Tensor, ...], kept: Mapping[str, torch.Tensor]) -> Values:
+    def _source_values(self, inputs: tuple[torch.Tensor, ...], kept: Mapping[str, torch.Tensor]) -> Values:
         """Return the values that no node computes."""
         values: Values = {}
         given = iter(inputs)
@@ -201,9 +201,9 @@ class SwitchedProgram:
         if quantize.target is _PER_TENSOR and _is_plain(quantize, value):
             scale, zero_point, low, high = quantize.args[1:5]
             return requantized(value, (scale, zero_point, low, high), 1.0 / scale, True)
-        return self._stock(node, value)
+        return self._stock_value(node, value)
 
-    def _stock(self, node: fx.Node, value: torch.Tensor) -> Any:
+    def _stock_value(self, node: fx.Node, value: torch.Tensor) -> Any:
         quantize = node.args[0]
         assert isinstance(quantize, fx.Node)
         parts = []
@@ -223,7 +223,7 @@ class SwitchedProgram:
             if isinstance(source, fx.Node) and self.is_constant(source):
                 value = operator.attrgetter(str(source.target))(self.module)
                 with torch.no_grad():
-                    self._constants[node] = self._stock(node, value)
+                    self._constants[node] = self._stock_value(node, value)
 
 
 def is_node_of(node: fx.Node, what: str) -> bool:

@@ -38,8 +38,12 @@ Kind = Literal["acceleration", "correction", "interception", "interpreter"]
 OnMismatch = Literal["stock", "error"]
 
 Apply = Callable[[], AbstractContextManager[None]]
-# Paths of functions, ``module:Class.function``, each with the digest of its code.
+# Paths of functions, ``module:Class.function``, or classes, each with the digest of its code.
 Pins = tuple[tuple[str, str], ...]
+# In place of a digest: the function has to exist. A patch that calls it as it is, and only chooses
+# when, or mends what it gives, depends on nothing inside of it.
+ANY_CODE = "any"
+_NO_SUCH_CODE = "none"
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,7 @@ def digest(path: str) -> str:
         owner = owner.fget if isinstance(owner, property) else getattr(owner, "__func__", owner)
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(owner))))
     except (ImportError, AttributeError, OSError, TypeError, SyntaxError):
-        return "none"
+        return _NO_SUCH_CODE
     return hashlib.sha256(_code_of(tree).encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
@@ -131,8 +135,12 @@ def _without_docstring(body: list[Any]) -> list[Any]:
 
 @cache
 def changed(pins: Pins) -> tuple[str, ...]:
-    """Return the paths among ``pins`` whose code does not have the pinned digest."""
-    return tuple(path for path, expected in pins if digest(path) != expected)
+    """Return the paths among ``pins`` whose code does not have the pinned digest, or is gone."""
+    return tuple(path for path, expected in pins if not _is_as_pinned(digest(path), expected))
+
+
+def _is_as_pinned(now: str, expected: str) -> bool:
+    return now == expected if expected != ANY_CODE else now != _NO_SUCH_CODE
 
 
 def sources_match(title: str, pins: Pins) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, WorkbenchError
-from workbench.ids import PresetId, StageId, TargetId
+from workbench.ids import STAGE_IDS, PresetId, StageId, TargetId
 from workbench.project.configs import FormatConfig, PluginConfig, QuantConfig
 from workbench.project.model import RuleKind, TargetChoice
 from workbench.targets.base import Choice, OptionSpec, Variant
@@ -109,18 +109,7 @@ class EthosU:
         for f in FAMILIES
         for macs in f.macs
     )
-    stages: tuple[StageId, ...] = (
-        "import_model",
-        "export",
-        "prepare",
-        "calibrate",
-        "convert",
-        "evaluate",
-        "lower",
-        "verify",
-        "run",
-        "package",
-    )
+    stages: tuple[StageId, ...] = STAGE_IDS
     toolchain: str = "workbench.engine.ethos_u.toolchain"
     estimator: str = "workbench.engine.ethos_u.estimate:estimate"
     emulation: str = ""

@@ -43,6 +43,7 @@ _MODULES: Mapping[str, Facet] = {
     "batch_norm_folding": "quantizer",
     "unsupported_operators": "quantizer",
     "float_rewrites": "quantizer",
+    "annotation_contexts": "quantizer",
     "annotation_patches": "quantizer",
     "operator_support": "compile",
     "partition": "compile",

@@ -62,7 +62,8 @@ EXTRAS: tuple[OptionSpec, ...] = (
     OptionSpec(
         "softmax",
         "Softmax",
-        "Masked prevents NaN in fully masked rows; stable is shorter.",
+        "Masked takes fills by a mask apart for the NPU; stable leaves them to the CPU. Masks that "
+        "bounded_masks rewrites, which are most in 8 bits, are not affected.",
         "choice",
         "",
         (_ITSELF, Choice("MASKED", "Masked"), Choice("STABLE", "Stable")),
@@ -95,7 +96,8 @@ EXTRAS: tuple[OptionSpec, ...] = (
     OptionSpec(
         "negative_infinity",
         "Replacement for minus infinity",
-        "Infinities cannot be quantized; attention masks contain many of them.",
+        "Infinities cannot be quantized; attention masks contain many of them. Masks that "
+        "bounded_masks rewrites have none.",
         "real",
         NEGATIVE_INFINITY,
         group=TRANSFORMATIONS,

@@ -93,7 +93,9 @@ def _is_number(value: Any, whole: bool) -> bool:
     return isinstance(value, int) or (not whole and isinstance(value, float) and abs(value) < float("inf"))
 
 
-def read(scheme: str, specs: Iterable[ParameterSpec], given: Mapping[str, Any], role: Role) -> dict[str, Any]:
+def read(
+    scheme: str, specs: Iterable[ParameterSpec], parameters: Mapping[str, Any], role: Role
+) -> dict[str, Any]:
     """Return every parameter of a scheme under its own name, with defaults filled in.
 
     Names may be bare (``width``) or have MASE's prefix of the operand (``weight_width``), which
@@ -104,7 +106,7 @@ def read(scheme: str, specs: Iterable[ParameterSpec], given: Mapping[str, Any], 
     """
     table = tuple(specs)
     names = {alias: spec for spec in table for alias in (spec.name, *spec.aliases)}
-    values, problems = _collect(scheme, names, given, role)
+    values, problems = _collect(scheme, names, parameters, role)
     for spec in table:
         if spec.name not in values:
             if spec.required:
@@ -122,12 +124,12 @@ def read(scheme: str, specs: Iterable[ParameterSpec], given: Mapping[str, Any], 
 
 
 def _collect(
-    scheme: str, names: Mapping[str, ParameterSpec], given: Mapping[str, Any], role: Role
+    scheme: str, names: Mapping[str, ParameterSpec], parameters: Mapping[str, Any], role: Role
 ) -> tuple[dict[str, Any], list[ErrorInfo]]:
     values: dict[str, Any] = {}
     problems = []
     own, others = PREFIXES[role], [p for r, p in PREFIXES.items() if r != role]
-    for key, value in sorted(_flat(given).items(), key=lambda item: item[0].startswith(own)):
+    for key, value in sorted(_flat(parameters).items(), key=lambda item: item[0].startswith(own)):
         spec = names.get(key) or (names.get(key.removeprefix(own)) if key.startswith(own) else None)
         if spec is not None:
             values[spec.name] = _read_value(spec, value)
@@ -141,12 +143,12 @@ def _collect(
     return values, problems
 
 
-def _flat(given: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries, with those of a nested ``q_config`` merged."""
-    inner = given.get("q_config")
+    inner = parameters.get("q_config")
     if not isinstance(inner, dict):
-        return dict(given)
-    return {**inner, **{k: v for k, v in given.items() if k != "q_config"}}
+        return dict(parameters)
+    return {**inner, **{k: v for k, v in parameters.items() if k != "q_config"}}
 
 
 def _read_value(spec: ParameterSpec, value: Any) -> Any:
@@ -163,7 +165,7 @@ def _info(name: str, message: str, hint: str, code: str) -> ErrorInfo:
     return ErrorInfo(message=message, hint=hint, where=Place(kind="option", id=name), code=code)
 
 
-Given = Mapping[str, Any]
+Parameters = Mapping[str, Any]
 
 # OCP Microscaling Formats v1.0, tables 2 to 5, and equivalents with 4 bits.
 ELEMENTS = ((4, 3), (5, 2), (2, 3), (3, 2), (2, 1), (1, 2))
@@ -171,75 +173,75 @@ _LARGEST_EXPONENT = 128
 _LEAST_EXPONENT = -149
 
 
-def impossible(scheme: str, given: Given) -> str:
+def impossible(scheme: str, parameters: Parameters) -> str:
     """Return why the parameters are an impossible combination, as a sentence, or "".
 
     Args:
         scheme: Name of a number format.
-        given: All its parameters, each validated.
+        parameters: All its parameters, each validated.
     """
     check = _CHECKS.get(scheme)
-    if check is not None and (reason := check(given)):
+    if check is not None and (reason := check(parameters)):
         return f"{scheme} {reason}"
-    if 0 in _sizes(given):
+    if 0 in _sizes(parameters):
         return f"{scheme} cannot share blocks without elements."
     return ""
 
 
-def _sizes(given: Given) -> tuple[int, ...]:
-    size = given.get("block_size")
+def _sizes(parameters: Parameters) -> tuple[int, ...]:
+    size = parameters.get("block_size")
     return tuple(size) if isinstance(size, tuple | list) else ()
 
 
-def _fraction(least: int) -> Callable[[Given], str]:
-    def check(given: Given) -> str:
-        width, exponent = given["width"], given["exponent_width"]
+def _fraction(least: int) -> Callable[[Parameters], str]:
+    def check(parameters: Parameters) -> str:
+        width, exponent = parameters["width"], parameters["exponent_width"]
         if width - exponent - 1 < least:
             need = exponent + 1 + least
             return f"with {exponent} exponent bits needs a width of at least {need}, not {width}."
-        return _range(given)
+        return _range(parameters)
 
     return check
 
 
-def _range(given: Given) -> str:
+def _range(parameters: Parameters) -> str:
     """Return whether float32 covers the largest exponent of a minifloat."""
-    if "exponent_bias" not in given:
+    if "exponent_bias" not in parameters:
         return ""
-    exponent, bias = given["exponent_width"], given["exponent_bias"]
+    exponent, bias = parameters["exponent_width"], parameters["exponent_bias"]
     most = 2**exponent - 1 - (2 ** (exponent - 1) - 1 if bias is None else bias)
     if not _LEAST_EXPONENT <= most <= _LARGEST_EXPONENT:
         return f"reaches 2^{most}, which exceeds float32."
     return ""
 
 
-def _width(least: int, most: int) -> Callable[[Given], str]:
-    def check(given: Given) -> str:
-        width = given["width"]
+def _width(least: int, most: int) -> Callable[[Parameters], str]:
+    def check(parameters: Parameters) -> str:
+        width = parameters["width"]
         return "" if least <= width <= most else f"supports a width from {least} to {most}."
 
     return check
 
 
-def _element(given: Given) -> str:
-    pair = given["exponent_width"], given["frac_width"]
+def _element(parameters: Parameters) -> str:
+    pair = parameters["exponent_width"], parameters["frac_width"]
     known = ", ".join(f"E{e}M{f}" for e, f in ELEMENTS)
     return "" if pair in ELEMENTS else f"has no element E{pair[0]}M{pair[1]}; known: {known}."
 
 
-def _tile(given: Given) -> str:
-    if len(given["parallelism"]) != 2:
+def _tile(parameters: Parameters) -> str:
+    if len(parameters["parallelism"]) != 2:
         return "needs two numbers as parallelism, [rows, columns]."
-    return _width(2, 32)(given)
+    return _width(2, 32)(parameters)
 
 
-_CHECKS: Mapping[str, Callable[[Given], str]] = {
+_CHECKS: Mapping[str, Callable[[Parameters], str]] = {
     "minifloat_ieee": _fraction(0),
     "minifloat_denorm": _fraction(1),
     "block_minifloat": _fraction(0),
     "log": _width(2, 12),
     "block_log": _width(2, 8),
-    "block_fp": lambda given: _width(2, 32)(given) or _range(given),
+    "block_fp": lambda parameters: _width(2, 32)(parameters) or _range(parameters),
     "mxfp": _element,
     "mxint_hardware": _tile,
 }

@@ -445,48 +445,50 @@ def spec_of(name: str) -> SchemeSpec:
 _DIMENSIONS: Mapping[str, int] = {"data": -1, "weight": 1, "bias": 0}
 
 
-def skips_first(given: Mapping[str, Any], role: Role) -> bool:
+def skips_first(parameters: Mapping[str, Any], role: Role) -> bool:
     """Return whether blocks never span the first dimension; by default true for data."""
-    skip = given["skip_first_dim"]
+    skip = parameters["skip_first_dim"]
     return role == "data" if skip is None else bool(skip)
 
 
-def block_sizes(shape: Sequence[int], given: Mapping[str, Any], role: Role) -> tuple[int, ...]:
+def block_sizes(shape: Sequence[int], parameters: Mapping[str, Any], role: Role) -> tuple[int, ...]:
     """Return the size of a block along each dimension.
 
     With ``skip_first_dim`` a block has one index of the first dimension; 1-D arrays ignore it.
     """
     rank = len(shape)
-    wanted = ([-1] * rank + list(given["block_size"]))[-rank:]
+    wanted = ([-1] * rank + list(parameters["block_size"]))[-rank:]
     sizes = [n if b == -1 else min(b, n) for n, b in zip(shape, wanted, strict=True)]
-    if skips_first(given, role) and rank > 1:
+    if skips_first(parameters, role) and rank > 1:
         sizes[0] = 1
     return tuple(sizes)
 
 
-def shared_dimension(rank: int, given: Mapping[str, Any], role: Role) -> int:
+def shared_dimension(rank: int, parameters: Mapping[str, Any], role: Role) -> int:
     """Return the dimension of microscaling blocks, given or from the role; not validated."""
-    size = given["block_dim"]
+    size = parameters["block_dim"]
     return min(_DIMENSIONS[role], rank - 1) if size is None else int(size)
 
 
-def blocks_per_element(given: Mapping[str, Any], role: Role, shape: Sequence[int], *, across: bool) -> float:
+def blocks_per_element(
+    parameters: Mapping[str, Any], role: Role, shape: Sequence[int], *, across: bool
+) -> float:
     """Return the number of blocks divided by the number of elements.
 
     Args:
-        given: Parameters of a block format, with defaults filled in.
+        parameters: Parameters of a block format, with defaults filled in.
         role: Role of the tensor.
         shape: Its shape; all sizes above 0.
         across: Microscaling blocks continue across rows, as in MASE, and are all complete.
     """
-    if "parallelism" in given:
-        return _counted(tuple(shape)[-2:], tuple(given["parallelism"])[-len(shape) :])
-    size = given["block_size"]
+    if "parallelism" in parameters:
+        return _counted(tuple(shape)[-2:], tuple(parameters["parallelism"])[-len(shape) :])
+    size = parameters["block_size"]
     if not isinstance(size, int):
-        return _counted(shape, block_sizes(shape, given, role))
+        return _counted(shape, block_sizes(shape, parameters, role))
     if across or not shape:
         return 1 / size
-    return _counted((shape[shared_dimension(len(shape), given, role)],), (size,))
+    return _counted((shape[shared_dimension(len(shape), parameters, role)],), (size,))
 
 
 def _counted(shape: Sequence[int], sizes: Sequence[int]) -> float:
@@ -513,45 +515,45 @@ def bits_of(
         WorkbenchError: unknown format, or missing or invalid parameters.
     """
     spec = spec_of(scheme)
-    given = read(spec.name, spec.parameters, params, role)
-    bits = _element(spec.name, given, role)
+    parameters = read(spec.name, spec.parameters, params, role)
+    bits = _element(spec.name, parameters, role)
     shared = _SHARED.get(spec.name)
     if shared is None or 0 in shape:
         return bits
-    return bits + shared(given) * blocks_per_element(given, role, shape, across=mase_compatible)
+    return bits + shared(parameters) * blocks_per_element(parameters, role, shape, across=mase_compatible)
 
 
 # Bits shared by a block: an exponent for block_fp and similar formats, a scale for microscaling.
 _SHARED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     "nvfp4": lambda _: _NVFP4_SCALE,
-    "mxint": lambda given: float(given["scale_bits"]),
-    "mxfp": lambda given: float(given["scale_bits"]),
-    "mxint_hardware": lambda given: float(given["exponent_width"]),
-    "block_fp": lambda given: float(given["exponent_width"]),
-    "block_minifloat": lambda given: float(given["exponent_bias_width"]),
-    "block_log": lambda given: float(given["exponent_bias_width"]),
+    "mxint": lambda parameters: float(parameters["scale_bits"]),
+    "mxfp": lambda parameters: float(parameters["scale_bits"]),
+    "mxint_hardware": lambda parameters: float(parameters["exponent_width"]),
+    "block_fp": lambda parameters: float(parameters["exponent_width"]),
+    "block_minifloat": lambda parameters: float(parameters["exponent_bias_width"]),
+    "block_log": lambda parameters: float(parameters["exponent_bias_width"]),
 }
 
 
-def _residual(given: Mapping[str, Any], role: Role) -> float:
+def _residual(parameters: Mapping[str, Any], role: Role) -> float:
     """Return the bits of a sum of signs: one per level for data, one for a weight."""
     if role == "data":
-        return float(given["levels"]) if given.get("residual_sign", True) else FLOAT_BITS
-    return 1.0 if role == "weight" and given.get("binary_training", True) else FLOAT_BITS
+        return float(parameters["levels"]) if parameters.get("residual_sign", True) else FLOAT_BITS
+    return 1.0 if role == "weight" and parameters.get("binary_training", True) else FLOAT_BITS
 
 
 _ELEMENTS: Mapping[str, Callable[[Mapping[str, Any], Role], float]] = {
     "binary": lambda *_: 1.0,
     "binary_residual": _residual,
     "lutnet": _residual,
-    "logicnets": lambda given, role: float(given["width"]) if role == "data" else FLOAT_BITS,
+    "logicnets": lambda parameters, role: float(parameters["width"]) if role == "data" else FLOAT_BITS,
     "ternary": lambda *_: _TERNARY_BITS,
     "nvfp4": lambda *_: _NVFP4_ELEMENT,
-    "mxfp": lambda given, _: 1.0 + given["exponent_width"] + given["frac_width"],
-    "minifloat_mx": lambda given, _: 1.0 + given["exponent_width"] + given["frac_width"],
+    "mxfp": lambda parameters, _: 1.0 + parameters["exponent_width"] + parameters["frac_width"],
+    "minifloat_mx": lambda parameters, _: 1.0 + parameters["exponent_width"] + parameters["frac_width"],
 }
 
 
-def _element(name: str, given: Mapping[str, Any], role: Role) -> float:
+def _element(name: str, parameters: Mapping[str, Any], role: Role) -> float:
     own = _ELEMENTS.get(name)
-    return float(given["width"]) if own is None else own(given, role)
+    return float(parameters["width"]) if own is None else own(parameters, role)

@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from workbench.errors import ErrorInfo, Place
-from workbench.ids import PresetId, StageId, TargetId
+from workbench.ids import STAGE_IDS, PresetId, StageId, TargetId
 from workbench.project.configs import DynamicConfig, PluginConfig
 from workbench.project.model import PLUGIN_KINDS, RuleKind, TargetChoice
 from workbench.targets.base import Emulated, OptionSpec, Variant
@@ -30,17 +30,7 @@ class Nnpa(Emulated):
     id: TargetId = "ibm-nnpa"
     title: str = "IBM Telum II NNPA (emulated, exported as ONNX)"
     variants: tuple[Variant, ...] = (Variant("nnpa", "IBM Telum II NNPA (z17)"),)
-    stages: tuple[StageId, ...] = (
-        "import_model",
-        "export",
-        "prepare",
-        "calibrate",
-        "convert",
-        "evaluate",
-        "lower",
-        "verify",
-        "package",
-    )
+    stages: tuple[StageId, ...] = tuple(stage for stage in STAGE_IDS if stage != "run")
     toolchain: str = "workbench.engine.nnpa.toolchain"
     emulation: str = EMULATED
     config_type: type[Config] = DynamicConfig

@@ -441,12 +441,12 @@ def test_that_a_kept_search_colours_what_it_finds(graph, qtbot, opened):
     typed(qtbot, graph, "op:conv2d")
     graph.search.keep_asked.emit("op:conv2d")
     graph.search.keep_asked.emit("sram>3")
-    qtbot.waitUntil(lambda: graph.view.surface.marks.found == {"conv2d": (0,)})
-    assert [b.text() for b in graph.bar.kept.buttons] == ["op:conv2d  1", "sram>3  unknown number"]
-    graph.bar.kept.buttons[0].click()
-    qtbot.waitUntil(lambda: graph.view.surface.marks.found == {})
+    qtbot.waitUntil(lambda: graph.view.surface.marks.search_hits == {"conv2d": (0,)})
+    assert [b.text() for b in graph.bar.saved.buttons] == ["op:conv2d  1", "sram>3  unknown number"]
+    graph.bar.saved.buttons[0].click()
+    qtbot.waitUntil(lambda: graph.view.surface.marks.search_hits == {})
     opened.document.undo_stack.undo()
-    qtbot.waitUntil(lambda: graph.view.surface.marks.found == {"conv2d": (0,)})
+    qtbot.waitUntil(lambda: graph.view.surface.marks.search_hits == {"conv2d": (0,)})
 
 
 @pytest.mark.slow

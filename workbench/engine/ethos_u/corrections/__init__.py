@@ -8,6 +8,7 @@ when a correction runs and what it is given:
 - ``transposed_convolutions``, ``constants``, ``masks``, ``unsupported_operators``,
   ``float_rewrites``: the float graph, before ExecuTorch decomposes operators;
 - ``batch_norm_folding``: the float program's module, before batch norms are folded;
+- ``annotation_contexts``: the float graph, around ExecuTorch's passes before annotation;
 - ``small_scales``: the annotated graph;
 - ``operator_support``, ``partition``: a node, and the result of the partitioner;
 - ``before_fuse``, ``before_pools``, ``before_constants``, ``after_tosa``: the graph of a delegate,

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from executorch.backends.arm._passes.arm_pass_manager import ArmPassManager
 from executorch.backends.arm._passes.fold_scalar_mul_into_conv_pass import FoldScalarMulIntoConvPass
 from executorch.backends.arm._passes.insert_int32_casts_after_int64_placeholders import (
     InsertInt32CastsAfterInt64PlaceholdersPass,
@@ -18,7 +17,6 @@ from executorch.backends.transforms.replace_scalar_with_tensor import ReplaceSca
 from executorch.exir.dialects._ops import ops as exir_ops
 from executorch.exir.pass_base import _ExportPassBase
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 
 _ATEN = torch.ops.aten
 _WHILE = torch.ops.higher_order.while_loop
@@ -84,66 +82,6 @@ def weights_replaced() -> Iterator[None]:
         yield
     finally:
         FoldScalarMulIntoConvPass._set_get_attr_tensor = stock  # noqa: SLF001
-
-
-# Operators whose result, or decomposition, has a size that a constant gives.
-_SIZED_BY_CONSTANTS = frozenset(
-    {
-        _ATEN.scaled_dot_product_attention.default,
-        _ATEN.index.Tensor,
-        _ATEN.index_select.default,
-        _ATEN.gather.default,
-        _ATEN.embedding.default,
-    }
-)
-
-
-def _sized_constants(graph_module: fx.GraphModule) -> list[str]:
-    """Return what is computed of constants alone, and read by such an operator."""
-    constant: dict[fx.Node, bool] = {}
-    for node in graph_module.graph.nodes:
-        inputs = node.all_input_nodes
-        constant[node] = node.op == "get_attr" or (
-            node.op == "call_function" and bool(inputs) and all(constant[i] for i in inputs)
-        )
-    readers = (n for n in graph_module.graph.nodes if n.target in _SIZED_BY_CONSTANTS)
-    return list(dict.fromkeys(i.name for n in readers for i in n.all_input_nodes if constant[i]))
-
-
-@contextmanager
-def static_sizes() -> Iterator[list[str]]:
-    """Write sizes of constants as numbers.
-
-    Fault: The passes take the sizes of constants that are no parameters as variable. Operators that
-        ask a constant, or what it selects, for its size then fail ("Could not get device from 4",
-        "a.node.constant should not be None").
-    Instead: The constants have the sizes that they have.
-    Right because: The sizes of constants do not change.
-    Network: scaled_dot_product_attention(self.query, key(x), value(x)), as in DETR; and
-        x[:, self.order].std(1)
-    Tools: executorch 1.5.1
-    """
-    stock = ArmPassManager.transform_for_annotation_pipeline
-    fixed: list[str] = []
-
-    def transform(self: Any, graph_module: fx.GraphModule) -> fx.GraphModule:
-        values = [node.meta.get("val") for node in graph_module.graph.nodes]
-        modes = {v.fake_mode for v in values if isinstance(v, FakeTensor)}
-        variable = [mode for mode in modes if not mode.static_shapes]
-        fixed.extend(_sized_constants(graph_module) if variable else ())
-        for mode in variable:
-            mode.static_shapes = True
-        try:
-            return stock(self, graph_module)
-        finally:
-            for mode in variable:
-                mode.static_shapes = False
-
-    ArmPassManager.transform_for_annotation_pipeline = transform
-    try:
-        yield fixed
-    finally:
-        ArmPassManager.transform_for_annotation_pipeline = stock
 
 
 @contextmanager
@@ -273,18 +211,13 @@ def _without_dimensions(part: fx.GraphModule) -> Iterator[str]:
 
 _ARM = "executorch.backends.arm._passes"
 _SCALARS = "executorch.backends.transforms.replace_scalar_with_tensor:ReplaceScalarWithTensorArgPass"
-_MANAGER = f"{_ARM}.arm_pass_manager:ArmPassManager"
 _INTEGERS = f"{_ARM}.insert_int32_casts_after_int64_placeholders:InsertInt32CastsAfterInt64PlaceholdersPass"
 _LOOPS = f"{_ARM}.normalize_while_initial_args_pass:NormalizeWhileInitialArgsPass"
 # By correction, the functions whose work it copies or replaces, each with the digest of its code;
-# one set for each release that has another.
+# one set for each release that has another. "any": the function is called as it is.
 PINS = {
     "scalars_beside_parameters": (((f"{_SCALARS}.get_replacement", "8f5003d615f1e748"),),),
-    "static_sizes": (
-        ((f"{_MANAGER}.transform_for_annotation_pipeline", "9de37c4a0b5f09b5"),),
-        ((f"{_MANAGER}.transform_for_annotation_pipeline", "5216a43a2a6341ef"),),
-    ),
-    "views_reshaped": ((("executorch.exir.pass_base:_ExportPassBase._fx", "a59bba4c2defa944"),),),
-    "written_in_one_type": (((f"{_INTEGERS}.call", "2191b840d9fe0206"),),),
-    "loops_of_single_numbers": (((f"{_LOOPS}.call", "ab45fc66d6bce5a2"),),),
+    "views_reshaped": ((("executorch.exir.pass_base:_ExportPassBase._fx", "any"),),),
+    "written_in_one_type": (((f"{_INTEGERS}.call", "any"),),),
+    "loops_of_single_numbers": (((f"{_LOOPS}.call", "any"),),),
 }

@@ -213,14 +213,14 @@ _CONVOLUTION = f"{_ARM}.rewrite_conv_pass:RewriteConvPass"
 _MOVES = f"{_ARM}:PropagateViewCopyPermuteUpPass._move_node"
 _JOINS = f"{_ARM}:PropagateViewCopyPermuteUpPass._maybe_split_upwards_cat_fanout"
 # By correction, the functions whose work it copies or replaces, each with the digest of its code;
-# one set for each release that has another.
+# one set for each release that has another. "any": the function is called as it is.
 # ExecuTorch 1.4.1: a convolution with readers in 32 bits gives its whole sum to all of them.
 PINS = {
     "rounded_convolutions": (
         (
             (f"{_CONVOLUTION}._insert_a16w8_output_branches", "1bc543015206f09f"),
-            (f"{_CONVOLUTION}._get_direct_int32_rescale_users", "6aa17b8c7c9ce3e6"),
-            (f"{_CONVOLUTION}._get_permute_int32_rescale_users", "de207257cce5fb76"),
+            (f"{_CONVOLUTION}._get_direct_int32_rescale_users", "any"),
+            (f"{_CONVOLUTION}._get_permute_int32_rescale_users", "any"),
         ),
         (
             (f"{_CONVOLUTION}._has_int32_rescale_user", "4901c8c33b3a916c"),
@@ -232,8 +232,6 @@ PINS = {
         (("executorch.backends.transforms.dim_maps:ViewMap.remap_unit_slice", "ca4a3a3f87fd5d50"),),
         ((f"{_ARM}.dim_maps:ViewMap.remap_unit_slice", "0804b294ccf73ad3"),),
     ),
-    "twins_with_own_grids": (
-        ((f"{_ARM}:FuseDuplicateUsersPass._build_user_signature", "a59424ae5174cbf3"),),
-    ),
-    "joins_of_one_value": (((_JOINS, "a786b8d44dc472fe"),), ((_JOINS, "44af1d2123a8f3a1"),)),
+    "twins_with_own_grids": (((f"{_ARM}:FuseDuplicateUsersPass._build_user_signature", "any"),),),
+    "joins_of_one_value": (((_JOINS, "any"),),),
 }

@@ -40,9 +40,10 @@ class CorrectingQuantizer(FollowingQuantizer):
             self._note(rewrite.__name__, rewrite(model, self))
         for name, rewrite in self.rewrites.items():
             self._note(name, rewrite(model, self))
-        patches = self.corrections.get("annotation_patches", ())
+        contexts = {one.__name__: one(model) for one in self.corrections.get("annotation_contexts", ())}
+        contexts |= {one.__name__: one() for one in self.corrections.get("annotation_patches", ())}
         with contextlib.ExitStack() as stack:
-            patched = {patch.__name__: stack.enter_context(patch()) for patch in patches}
+            patched = {name: stack.enter_context(context) for name, context in contexts.items()}
             model.meta[PATCHED] = patched
             module: fx.GraphModule = super().transform_for_annotation(model)
         # A module that is remembered brings the places of the time when it was made.

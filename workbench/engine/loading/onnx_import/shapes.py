@@ -299,7 +299,7 @@ def _resize(call: Call) -> Converted:
     if not changed:
         return call.module(nn.Identity())
     coordinates = {a: _coordinates(way, sizes[a], resized[a], scales[a]) for a in changed}
-    if (layer := _stock(call, mode, resized, coordinates)) is not None:
+    if (layer := _torch_function(call, mode, resized, coordinates)) is not None:
         return layer
     tables = {a: _table(mode, call, c, sizes[a]) for a, c in coordinates.items()}
 
@@ -355,7 +355,7 @@ def _rounded(call: Call, coordinates: torch.Tensor) -> torch.Tensor:
     return (coordinates + 0.5).floor() if way == "round_prefer_ceil" else (coordinates - 0.5).ceil()
 
 
-def _stock(
+def _torch_function(
     call: Call, mode: str, resized: list[int], coordinates: dict[int, torch.Tensor]
 ) -> Converted | None:
     """Return the function of torch with these coordinates; None if there is none."""
