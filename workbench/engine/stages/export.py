@@ -255,8 +255,9 @@ def _remedy(error: Exception) -> str:
         )
     if "fake tensor in the exported program constant's list" in str(error):
         return (
-            "torch cannot export what this torch.vmap computes: call the function with the whole "
-            "batch, which layers and element-wise operators take as it is."
+            "torch cannot follow a write into .data, nor what some torch.vmap compute: write into the "
+            "tensor itself, and call the mapped function with the whole batch, which layers and "
+            "element-wise operators take as it is."
         )
     return "Rewrite the line without data-dependent Python, or use torch.cond."
 
