@@ -181,6 +181,60 @@ def dictionary_input_remedied():
     return MakingDictionary().eval(), (torch.randn(_IMAGE), torch.randn(1, 3, 6, 6))
 
 
+def none_input():
+    return layers(), (torch.randn(_IMAGE), None)
+
+
+def empty_input():
+    return layers(), (torch.randn(0, 2, 8, 8),)
+
+
+def empty_output():
+    return computed(lambda _, y: (y, y[:, :0]))
+
+
+def empty_output_remedied():
+    return computed(lambda _, y: y)
+
+
+def complex_output():
+    return computed(lambda _, y: torch.fft.rfft(y))
+
+
+def complex_output_remedied():
+    return computed(lambda _, y: torch.view_as_real(torch.fft.rfft(y)))
+
+
+class OfSpectrum(nn.Module):
+    """Takes a spectrum."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = layers()
+
+    def forward(self, spectrum):
+        return self.layers(spectrum.abs())
+
+
+class OfParts(nn.Module):
+    """Takes the real and imaginary parts of a spectrum."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = OfSpectrum()
+
+    def forward(self, parts):
+        return self.model(torch.view_as_complex(parts))
+
+
+def complex_input():
+    return OfSpectrum().eval(), (torch.randn(_IMAGE, dtype=torch.cfloat),)
+
+
+def complex_input_remedied():
+    return OfParts().eval(), (torch.randn(*_IMAGE, 2),)
+
+
 def inverted():
     return computed(lambda _, y: torch.linalg.inv(y + 9 * torch.eye(8)))
 

@@ -160,18 +160,21 @@ def test_that_a_converted_program_of_another_function_stops_the_conversion(engin
 
 
 RANDOM = """
+import random
+import numpy as np
 import torch
 from torch import nn
 class Noisy(nn.Module):
     def forward(self, x):
-        return torch.relu(x) + torch.randn(4)
+        return torch.relu(x) + {noise}
 def net():
     return Noisy(), (torch.zeros(1, 4),)
 """
 
 
-def test_that_random_outputs_are_refused(engine):
-    (engine.folder / "noisy.py").write_text(RANDOM)
+@pytest.mark.parametrize("noise", ["torch.randn(4)", "random.random()", "float(np.random.rand())"])
+def test_that_random_outputs_are_refused(engine, noise):
+    (engine.folder / "noisy.py").write_text(RANDOM.replace("{noise}", noise))
     assert engine.run(project("noisy.py:net"), "export") == "failed"
     assert engine.failure.code == "model-outputs-random"
 

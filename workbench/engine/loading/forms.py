@@ -195,3 +195,32 @@ def _refused(node: torch.fx.Node, value: object) -> WorkbenchError | None:
             code="value-half-precision",
         )
     return None
+
+
+def refuse_ends(program: torch.export.ExportedProgram) -> None:
+    """Raise for complex inputs, and for outputs that are complex or have no elements.
+
+    Raises:
+        WorkbenchError: the first one.
+    """
+    signature = program.graph_signature
+    ends = [("Input", str(name), i) for i, name in enumerate(signature.user_inputs)]
+    ends += [("Output", str(name), i) for i, name in enumerate(signature.user_outputs)]
+    nodes = {node.name: node for node in program.graph.nodes}
+    for kind, name, position in ends:
+        value = nodes[name].meta.get("val") if name in nodes else None
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            raise failure(
+                f"{kind} {position} of the model is complex; a program takes and returns real numbers.",
+                "Take its parts as the last dimension, x = torch.view_as_complex(parts), and return "
+                "torch.view_as_real(y).",
+                Place(kind="node", id=name),
+                code="value-complex",
+            )
+        if kind == "Output" and isinstance(value, torch.Tensor) and not value.numel():
+            raise failure(
+                f"Output {position} of the model has no elements: {'x'.join(map(str, value.shape))}.",
+                "Leave it out of what forward returns.",
+                Place(kind="node", id=name),
+                code="output-empty",
+            )

@@ -20,7 +20,7 @@ from workbench.engine.fx.output_factors import with_output_factors
 from workbench.engine.fx.output_parts import origins, split_outputs, user_outputs
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.loading.forms import refuse_values
+from workbench.engine.loading.forms import refuse_ends, refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.runtime.memory_check import check_memory
 from workbench.engine.user_code import line_in_user_code, line_of_definition
@@ -97,10 +97,21 @@ def _traced(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         WorkbenchError: It cannot be exported, or has what the NPU cannot have.
     """
     program = _without_vmap(loaded.program or _export(loaded, strict=strict))
+    _drop_failed_calls(program)
     _refuse_written_parameters(program)
     _refuse_dynamic_shapes(program)
     refuse_values(program)
+    refuse_ends(program)
     return program
+
+
+def _drop_failed_calls(program: torch.export.ExportedProgram) -> None:
+    """Remove calls that raised an error the model caught, which torch.export records without a value."""
+    for node in reversed(program.graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.returns and not node.users and "val" not in node.meta:
+            program.graph.erase_node(node)
+    program.graph_module.recompile()
 
 
 def _with_parts(
