@@ -6,6 +6,7 @@
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
 _IMAGE = (1, 2, 8, 8)
 
@@ -233,6 +234,41 @@ def complex_input():
 
 def complex_input_remedied():
     return OfParts().eval(), (torch.randn(*_IMAGE, 2),)
+
+
+class Attending(nn.Module):
+    """Attends to near places more."""
+
+    def __init__(self, attend):
+        super().__init__()
+        self.linear, self.attend = nn.Linear(32, 32), attend
+
+    def forward(self, x):
+        heads = self.linear(x).view(1, 16, 2, 16).transpose(1, 2)
+        return self.attend(heads)
+
+
+def _attending(attend):
+    torch.manual_seed(0)
+    return Attending(attend).eval(), (torch.randn(1, 16, 32),)
+
+
+def _nearer(score, batch, head, query, key):
+    return score - (query - key).abs()
+
+
+def flexible_attention():
+    return _attending(lambda x: flex_attention(x, x, x, score_mod=_nearer))
+
+
+def _biased(x):
+    places = torch.arange(16.0)
+    bias = -(places[:, None] - places).abs()
+    return functional.scaled_dot_product_attention(x, x, x, attn_mask=bias)
+
+
+def flexible_attention_remedied():
+    return _attending(_biased)
 
 
 def inverted():

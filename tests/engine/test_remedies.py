@@ -80,6 +80,7 @@ REMEDIES = [
     rewritten("output-empty", "empty_output"),
     rewritten("value-complex", "complex_output"),
     rewritten("value-complex", "complex_input"),
+    rewritten("attention-not-supported", "flexible_attention"),
     rewritten("model-not-module", "no_module"),
     rewritten("module-name-reserved", "reserved_name"),
     rewritten("parameter-written", "written_parameter"),

@@ -145,7 +145,7 @@ def refuse_quantized(program: torch.export.ExportedProgram, name: str) -> None:
 
 
 def refuse_values(program: torch.export.ExportedProgram) -> None:
-    """Raise for sizes or numbers that depend on the data, and for values of half precision.
+    """Raise for sizes or numbers that depend on the data, values of half precision, and functions.
 
     Raises:
         WorkbenchError: the first operation of each kind, with its line.
@@ -153,9 +153,25 @@ def refuse_values(program: torch.export.ExportedProgram) -> None:
     # Branches and what autocast surrounds are graphs of their own.
     graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
     for node in (node for graph in graphs for node in graph.nodes if node.op == "call_function"):
+        if getattr(node.target, "__name__", "") == _FLEXIBLE:
+            raise _flexible_refused(node)
         for value in _values(node.meta.get("val")):
             if error := _refused(node, value):
                 raise error
+
+
+_FLEXIBLE = "flex_attention"
+
+
+def _flexible_refused(node: torch.fx.Node) -> WorkbenchError:
+    line = source_line(node.meta.get("stack_trace"))
+    return failure(
+        f"ExecuTorch has no {_FLEXIBLE}{f', as at {line}' if line else ''}: it takes functions.",
+        "Call torch.nn.functional.scaled_dot_product_attention, with what the functions compute as a "
+        "tensor for attn_mask.",
+        Place(kind="node", id=node.name),
+        code="attention-not-supported",
+    )
 
 
 def _values(value: object) -> Iterator[object]:

@@ -109,7 +109,7 @@ def _drop_failed_calls(program: torch.export.ExportedProgram) -> None:
     """Remove calls that raised an error the model caught, which torch.export records without a value."""
     for node in reversed(program.graph.nodes):
         schema = getattr(node.target, "_schema", None)
-        if schema is not None and schema.returns and not node.users and "val" not in node.meta:
+        if schema is not None and schema.returns and not node.users and node.meta.get("val") is None:
             program.graph.erase_node(node)
     program.graph_module.recompile()
 
