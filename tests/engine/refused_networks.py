@@ -236,6 +236,47 @@ def complex_input_remedied():
     return OfParts().eval(), (torch.randn(*_IMAGE, 2),)
 
 
+def quantized_value():
+    return computed(lambda _, y: torch.quantize_per_tensor(y, 0.1, 0, torch.qint8).dequantize() * y)
+
+
+def infinite_weight():
+    model = layers()
+    with torch.no_grad():
+        model[0].bias[0] = torch.inf
+    return model, (torch.randn(_IMAGE),)
+
+
+def own_gradient():
+    return computed(lambda model, y: torch.func.grad(lambda v: model.conv(v[:, :2]).square().sum())(y))
+
+
+class Encoder(nn.Module):
+    """An encoder of padded sequences."""
+
+    def __init__(self, **settings):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, **settings)
+        self.register_buffer("padded", torch.tensor([[False] * 5, [False] * 3 + [True] * 2]))
+
+    def forward(self, x):
+        return self.encoder(x, src_key_padding_mask=self.padded)
+
+
+def _encoder(**settings):
+    torch.manual_seed(0)
+    return Encoder(**settings).eval(), (torch.randn(2, 5, 8),)
+
+
+def packed_encoder():
+    return _encoder()
+
+
+def packed_encoder_remedied():
+    return _encoder(enable_nested_tensor=False)
+
+
 class Attending(nn.Module):
     """Attends to near places more."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MODEL = Place(kind="option", id="model.spec")
 _SHORT = (torch.float16, torch.bfloat16)
+_QUANTIZED = (torch.qint8, torch.quint8, torch.qint32)
 _OBSERVERS = (torch.ao.quantization.ObserverBase, torch.ao.quantization.FakeQuantizeBase)
 _EAGER_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
 
@@ -37,6 +38,19 @@ def refuse_form(module: torch.nn.Module) -> None:
         if refused := _refused_weight(weight):
             message, hint, code = refused
             raise failure(f"The weight {name} {message}.", hint, _MODEL, code=code)
+        _refuse_values_of(name, weight)
+
+
+def _refuse_values_of(name: str, weight: torch.Tensor) -> None:
+    """Raise for a parameter with NaN or infinity; buffers may be masks of infinity."""
+    is_judged = isinstance(weight, torch.nn.Parameter) and weight.dtype in {torch.float32, torch.float64}
+    if is_judged and not weight.isfinite().all():
+        raise failure(
+            f"The weight {name} has values that are infinite or NaN.",
+            "Load a checkpoint from before the loss diverged, or train again with a lower learning rate.",
+            _MODEL,
+            code="weight-not-finite",
+        )
 
 
 def _refused_part(part: torch.nn.Module) -> tuple[str, str, str] | None:
@@ -202,6 +216,14 @@ def _refused(node: torch.fx.Node, value: object) -> WorkbenchError | None:
             "product with the mask; topk gives a fixed number of them.",
             place,
             code="size-from-data",
+        )
+    # Fake tensors of quantized types have the type of their values.
+    if any(given in _QUANTIZED for given in node.args if isinstance(given, torch.dtype)):
+        return failure(
+            f"The result of {where} is a quantized tensor.",
+            "Leave it in float: the workbench quantizes it.",
+            place,
+            code="value-quantized",
         )
     if value.dtype in _SHORT:
         return failure(
