@@ -59,7 +59,7 @@ class Score:
 class Pin(QObject):
     """What figures are compared with: the float model, a chosen run, or nothing.
 
-    Beside the float model, the first evaluation is what the cost is compared with.
+    Beside the float model, the first evaluation is what the cost of later ones is compared with.
 
     Signals:
         changed: there is another run, or none.

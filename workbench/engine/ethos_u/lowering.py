@@ -23,10 +23,9 @@ from workbench.engine.ethos_u.applied_corrections import correction_functions
 from workbench.engine.ethos_u.capture.lowering import capture_tosa, partition_reasons, watched_passes
 from workbench.engine.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.ethos_u.corrections.lowering import corrected, corrected_compiler
-from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, kept_off, not_quantized
+from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, kept_off, missing_kernels, not_quantized
 from workbench.engine.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.ethos_u.integer_io import with_integer_borders
-from workbench.engine.ethos_u.missing_kernels import missing_kernels
 from workbench.engine.ethos_u.out_variants import with_out_variants
 from workbench.engine.ethos_u.recompile_for_device import has_same_tosa, recompile_for_device
 from workbench.engine.ethos_u.refusals import (
