@@ -124,7 +124,7 @@ def _quality(evaluated: EvaluateResult, accuracy: AccuracyResult) -> tuple[str, 
     bad, text = accuracy.refused, evaluated.text
     if (now := evaluated.metric_quantized) is not None:
         name, before = evaluated.metric_name or "Metric", evaluated.metric_float or 0.0
-        texts = f"{before:.4g}", f"{now:.4g}"
+        texts = evaluated.metric_text(before), evaluated.metric_text(now)
         return f"{name} {texts[1]}, float {texts[0]}", _two(before, now, texts, is_bad=bad)
     if (now := evaluated.top1_quantized) is not None:
         before = evaluated.top1_float or 0.0

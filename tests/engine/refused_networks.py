@@ -6,6 +6,7 @@
 import torch
 from torch import nn
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
 _IMAGE = (1, 2, 8, 8)
 
@@ -179,6 +180,136 @@ def dictionary_input():
 
 def dictionary_input_remedied():
     return MakingDictionary().eval(), (torch.randn(_IMAGE), torch.randn(1, 3, 6, 6))
+
+
+def none_input():
+    return layers(), (torch.randn(_IMAGE), None)
+
+
+def empty_input():
+    return layers(), (torch.randn(0, 2, 8, 8),)
+
+
+def empty_output():
+    return computed(lambda _, y: (y, y[:, :0]))
+
+
+def empty_output_remedied():
+    return computed(lambda _, y: y)
+
+
+def complex_output():
+    return computed(lambda _, y: torch.fft.rfft(y))
+
+
+def complex_output_remedied():
+    return computed(lambda _, y: torch.view_as_real(torch.fft.rfft(y)))
+
+
+class OfSpectrum(nn.Module):
+    """Takes a spectrum."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = layers()
+
+    def forward(self, spectrum):
+        return self.layers(spectrum.abs())
+
+
+class OfParts(nn.Module):
+    """Takes the real and imaginary parts of a spectrum."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = OfSpectrum()
+
+    def forward(self, parts):
+        return self.model(torch.view_as_complex(parts))
+
+
+def complex_input():
+    return OfSpectrum().eval(), (torch.randn(_IMAGE, dtype=torch.cfloat),)
+
+
+def complex_input_remedied():
+    return OfParts().eval(), (torch.randn(*_IMAGE, 2),)
+
+
+def quantized_value():
+    return computed(lambda _, y: torch.quantize_per_tensor(y, 0.1, 0, torch.qint8).dequantize() * y)
+
+
+def infinite_weight():
+    model = layers()
+    with torch.no_grad():
+        model[0].bias[0] = torch.inf
+    return model, (torch.randn(_IMAGE),)
+
+
+def own_gradient():
+    return computed(lambda model, y: torch.func.grad(lambda v: model.conv(v[:, :2]).square().sum())(y))
+
+
+class Encoder(nn.Module):
+    """An encoder of padded sequences."""
+
+    def __init__(self, **settings):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, **settings)
+        self.register_buffer("padded", torch.tensor([[False] * 5, [False] * 3 + [True] * 2]))
+
+    def forward(self, x):
+        return self.encoder(x, src_key_padding_mask=self.padded)
+
+
+def _encoder(**settings):
+    torch.manual_seed(0)
+    return Encoder(**settings).eval(), (torch.randn(2, 5, 8),)
+
+
+def packed_encoder():
+    return _encoder()
+
+
+def packed_encoder_remedied():
+    return _encoder(enable_nested_tensor=False)
+
+
+class Attending(nn.Module):
+    """Attends to near places more."""
+
+    def __init__(self, attend):
+        super().__init__()
+        self.linear, self.attend = nn.Linear(32, 32), attend
+
+    def forward(self, x):
+        heads = self.linear(x).view(1, 16, 2, 16).transpose(1, 2)
+        return self.attend(heads)
+
+
+def _attending(attend):
+    torch.manual_seed(0)
+    return Attending(attend).eval(), (torch.randn(1, 16, 32),)
+
+
+def _nearer(score, batch, head, query, key):
+    return score - (query - key).abs()
+
+
+def flexible_attention():
+    return _attending(lambda x: flex_attention(x, x, x, score_mod=_nearer))
+
+
+def _biased(x):
+    places = torch.arange(16.0)
+    bias = -(places[:, None] - places).abs()
+    return functional.scaled_dot_product_attention(x, x, x, attn_mask=bias)
+
+
+def flexible_attention_remedied():
+    return _attending(_biased)
 
 
 def inverted():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.engine.in_process import Engine, project, without
+from tests.engine.remedies import follow
 from workbench.project import edits
 from workbench.project.model import DataSource
 from workbench.targets.ethos_u.corrections import SWITCHED_OFF
@@ -77,17 +78,15 @@ def test_that_places_are_known_where_operators_were_taken_apart_before(engine):
 
 @pytest.mark.slow
 def test_that_a_loop_with_a_part_on_the_cpu_is_refused(engine):
-    assert engine.run(network("counted_as_floats"), "lower", "evaluate") == "failed"
-    assert engine.failure.code == "loop-on-cpu"
-    assert engine.failure.where.id == "while_loop"
+    refused, remedied = network("counted_as_floats"), network("counted_in_python")
+    assert follow(engine, "loop-on-cpu", refused, remedied).where.id == "while_loop"
 
 
 @pytest.mark.slow
 def test_that_a_loop_that_counts_is_refused_with_a_remedy_that_works(engine):
-    assert engine.run(network("counted"), "lower", "evaluate") == "failed"
-    assert engine.failure.code == "loop-not-lowerable"
-    assert engine.failure.where.id == "while_loop"
-    assert engine.verified(network("counted_in_python")).max_lsb <= 1
+    remedied = network("counted_in_python")
+    assert follow(engine, "loop-not-lowerable", network("counted"), remedied).where.id == "while_loop"
+    assert engine.result(remedied, "verify").max_lsb <= 1
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import torch
 
 from tests.engine.in_process import NETWORKS, project
 from tests.engine.refused_networks import layers
+from tests.engine.remedies import follow
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource, TargetChoice
 
@@ -74,6 +75,16 @@ REMEDIES = [
     rewritten("operator-with-check", "inverted"),
     rewritten("input-bfloat16", "bfloat16_input"),
     rewritten("model-input-not-tensor", "number_input"),
+    rewritten("model-input-not-tensor", "none_input", "layers_in_eval"),
+    rewritten("model-input-empty", "empty_input", "layers_in_eval"),
+    rewritten("output-empty", "empty_output"),
+    rewritten("value-complex", "complex_output"),
+    rewritten("value-complex", "complex_input"),
+    rewritten("attention-not-supported", "flexible_attention"),
+    rewritten("value-quantized", "quantized_value", "double_value_remedied"),
+    rewritten("weight-not-finite", "infinite_weight", "layers_in_eval"),
+    rewritten("export-failed", "own_gradient", "layers_in_eval"),
+    rewritten("exported-program-differs", "packed_encoder"),
     rewritten("model-not-module", "no_module"),
     rewritten("module-name-reserved", "reserved_name"),
     rewritten("parameter-written", "written_parameter"),
@@ -100,10 +111,7 @@ REMEDIES = [
 @pytest.mark.parametrize("remedy", REMEDIES, ids=lambda remedy: f"{remedy.code} {remedy.instead}")
 def test_that_a_remedy_leads_to_a_program(engine, remedy):
     shutil.copy(FILE, engine.folder)
-    assert engine.run(remedy.before(), "lower", "evaluate") == "failed"
-    assert engine.failure.code == remedy.code, engine.failure
-    assert engine.failure.hint
-    assert engine.run(remedy.after(), "package") == "done", engine.failure
+    follow(engine, remedy.code, remedy.before(), remedy.after())
 
 
 def saved(engine, name, **fields):
@@ -115,30 +123,9 @@ def saved(engine, name, **fields):
 @pytest.mark.slow
 def test_that_a_program_with_free_sizes_goes_once_it_is_exported_without_them(engine):
     free = saved(engine, "free.pt2", dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=9)},))
-    assert engine.run(free, "export") == "failed"
-    assert engine.failure.code == "dynamic-shape-not-supported"
-    assert engine.run(saved(engine, "fixed.pt2"), "package") == "done", engine.failure
+    follow(engine, "dynamic-shape-not-supported", free, saved(engine, "fixed.pt2"))
 
 
-# Where the remedies of other codes are followed, below this folder.
-ELSEWHERE = {
-    "branch-float-weights": "fx/test_branches.py",
-    "branch-int16-weights": "fx/test_branches.py",
-    "branch-not-calibrated": "fx/test_branches.py",
-    "dynamic-shape-not-supported": "test_remedies.py",
-    "improvers-branches-not-supported": "quantization/test_improving.py",
-    "int16-convolution-shared": "ethos_u/test_forecast.py",
-    "int16-value-read-again": "ethos_u/test_forecast.py",
-    "loop-not-lowerable": "test_pass_corrections.py",
-    "loop-on-cpu": "test_pass_corrections.py",
-    "memory-too-small": "runtime/test_memory_check.py",
-    "model-weights-random": "equivalence/test_forms.py",
-    "operator-not-supported": "ethos_u/test_forecast.py",
-    "passthrough-partition": "ethos_u/test_forecast.py",
-    "preparing-failed": "quantization/test_configs.py",
-    "program-quantized": "loading/test_model_forms.py",
-    "too-many-inputs": "ethos_u/test_limits.py",
-}
 # The modules that refuse networks, and what they refuse besides: files, data and options; and faults
 # of passes and tools, which no network has while their corrections are on.
 REFUSING = (
@@ -176,9 +163,31 @@ def _codes(path):
             yield code.value
 
 
-def test_that_every_refusal_of_a_network_has_a_test_of_its_remedy():
+def _followed():
+    """Yield the codes that tests follow: of literals in calls of ``follow`` and ``follow_forecast``."""
+    for path in Path(__file__).parent.rglob("test_*.py"):
+        tests = [n for n in ast.parse(path.read_text(encoding="utf-8")).body if _is_test(n)]
+        for call in (node for test in tests for node in ast.walk(test) if isinstance(node, ast.Call)):
+            is_follow = getattr(call.func, "id", "") in {"follow", "follow_forecast"}
+            if is_follow and isinstance(call.args[1], ast.Constant):
+                yield call.args[1].value
+
+
+def _is_test(node):
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+
+
+def test_that_the_remedy_of_every_refusal_of_a_network_is_followed():
     refused = {code for path in REFUSING for code in _codes(ROOT / "workbench" / path)}
-    followed = {remedy.code for remedy in REMEDIES} | ELSEWHERE.keys()
-    assert refused - followed == NO_NETWORK
-    for code, path in ELSEWHERE.items():
-        assert f'"{code}"' in (Path(__file__).parent / path).read_text(encoding="utf-8"), code
+    assert refused - {remedy.code for remedy in REMEDIES} - set(_followed()) == NO_NETWORK
+
+
+def test_that_a_remedy_that_does_not_help_fails_the_test_that_follows_it(engine):
+    shutil.copy(FILE, engine.folder)
+    refused = project(f"{FILE.name}:scripted")
+    with pytest.raises(AssertionError):
+        follow(engine, "model-scripted", refused, refused)
+    with pytest.raises(AssertionError):
+        follow(engine, "model-scripted", refused)
+    with pytest.raises(AssertionError):
+        follow(engine, "model-sparse", refused, project(f"{FILE.name}:scripted_remedied"))

@@ -260,6 +260,51 @@ def in_a_branch(m, x):
     return m.d(torch.cond(x.sum() > 0, first, second, (m.c(x),)))
 
 
+def at_places(m, x):
+    y = m.c(x)
+    y.put_(torch.tensor([0, 5, 100]), y[0, 0, 0, :3] * 2)
+    return m.d(y)
+
+
+def added_at_places(m, x):
+    return m.d(torch.put(m.c(x), torch.tensor([[0, 5], [5, 9]]), torch.ones(2, 2), accumulate=True))
+
+
+def into_a_given_tensor(m, x):
+    y = m.c(x)
+    result = torch.empty_like(y)
+    torch.mul(y, 2, out=result)
+    torch.add(y[:, :2], 1, out=result[:, 2:4])
+    return m.d(result)
+
+
+def turned_in_place(m, x):
+    y = m.c(x)
+    y.transpose_(2, 3)
+    y[:, :, 0] = 0
+    return m.d(y)
+
+
+def diagonal_of_a_result(m, x):
+    y = m.c(x)
+    return m.d(y * y[0, 0].clone().fill_diagonal_(0.5))
+
+
+def scattered(m, x):
+    y = m.c(x)
+    y.scatter_add_(1, torch.zeros(1, 1, 8, 8, dtype=torch.long), y[:, 2:3] * 1.5)
+    return m.d(y)
+
+
+def with_gradients(m, x):
+    with torch.enable_grad():
+        y = m.c(x)
+        y[:, :2] *= 3
+    with torch.autocast("cpu", enabled=False):
+        y = m.relu(y + 1)
+    return m.d(y)
+
+
 def in_half_precision(m, x):
     y = m.c(x).half()
     y[:, :2] *= torch.full((1, 2, 1, 1), 1.5)
@@ -303,6 +348,13 @@ WRITES = {
         on_the_diagonal,
         from_itself,
         in_a_branch,
+        at_places,
+        added_at_places,
+        into_a_given_tensor,
+        turned_in_place,
+        diagonal_of_a_result,
+        scattered,
+        with_gradients,
         in_half_precision,
     )
 }

@@ -13,7 +13,7 @@ from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QInputDialog, QMenu, QTextBrowser, QVBoxLayout
 
 from ui.shared.empty_states import button_text, place_of, sentence
-from ui.shared.explanations import KIND_WORDS, call_text, rule_name, why
+from ui.shared.explanations import KIND_WORDS, call_text, rule_name, rule_words, why
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu, ask_config
 from ui.shared.target_form import short_title
@@ -363,10 +363,11 @@ class InspectorPanel(Panel):
         if rule is None:
             yield "<p>Rule deleted.</p>"
             return
-        yield f"<h3>{escape(call_text(rule, project.label_of(rule)))}</h3>"
+        yield f"<h3>{escape(f'{rule_words(rule)}: {project.label_of(rule)}')}</h3>"
         count = self.context.model_index.resolution.counts.get(rule_id)
         switched = f'<a href="switch:{escape(rule_id)}">{"on" if rule.enabled else "off"}</a>'
         facts: Facts = [("Enabled", switched), ("Kind", KIND_WORDS[rule.kind])]
+        facts.append(("Call in Python", escape(call_text(rule, project.label_of(rule)))))
         if rule.match:
             facts.append(("Match", _changed_by("match", rule_id, rule.match)))
         at, last = project.rules.index(rule), len(project.rules) - 1
@@ -411,7 +412,7 @@ class InspectorPanel(Panel):
         for rule_id in rule_ids:
             if rule_id in known:
                 rule = known[rule_id]
-                text = call_text(rule, project.label_of(rule))
+                text = f"{rule_words(rule)}: {project.label_of(rule)}"
                 yield f'<p><a href="rule:{escape(rule_id)}">{escape(text)}</a></p>'
 
     def _on_link_clicked(self, url: QUrl) -> None:

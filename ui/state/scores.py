@@ -59,7 +59,7 @@ class Score:
 class Pin(QObject):
     """What figures are compared with: the float model, a chosen run, or nothing.
 
-    Beside the float model, the first evaluation is what the cost is compared with.
+    Beside the float model, the first evaluation is what the cost of later ones is compared with.
 
     Signals:
         changed: there is another run, or none.
@@ -80,7 +80,9 @@ class Pin(QObject):
         if number == _NO_PIN:
             return None
         if number is None:
-            return next((run for run in self._history.runs if run.quality.samples), None)
+            evaluated = [run for run in self._history.runs if run.quality.samples]
+            # Alone it would be compared with itself.
+            return evaluated[0] if len(evaluated) > 1 else None
         return next((run for run in self._history.runs if run.number == number), None)
 
     @property
@@ -249,11 +251,11 @@ def _quality(figures: _Figures, pinned: Run | None) -> Score:
         score = replace(
             score,
             title=value.metric_name or "Metric",
-            value=f"{value.metric_quantized:.4g}",
-            origin=f"{origin}; float model {value.metric_float or 0:.4g}",
+            value=value.metric_text(value.metric_quantized),
+            origin=f"{origin}; float model {value.metric_text(value.metric_float or 0.0)}",
         )
         if before and before.metric is not None and before.metric_name == value.metric_name:
-            score = _compared(score, value.metric_quantized - before.metric, "{:.3g}", grows=None)
+            score = _of_metric(score, value, before.metric)
     elif value.top1_quantized is not None:
         score = replace(
             score,
@@ -287,9 +289,9 @@ def _against_float(score: Score, figures: _Figures) -> Score:
     if value is None:
         return score
     if value.metric_quantized is not None and value.metric_float is not None:
-        now, before, form = value.metric_quantized, value.metric_float, "{:.3g}"
-        shown, grows = f"{before:.4g}", None
-    elif value.top1_quantized is not None and value.top1_float is not None:
+        compared = _of_metric(score, value, value.metric_float)
+        return _judged_beside(compared, value.metric_text(value.metric_float), figures)
+    if value.top1_quantized is not None and value.top1_float is not None:
         now, before, form = 100 * value.top1_quantized, 100 * value.top1_float, "{:.1f}"
         shown, grows = f"{before:.1f}", True
     elif value.text is not None and value.text.perplexity_quantized is not None:
@@ -297,12 +299,25 @@ def _against_float(score: Score, figures: _Figures) -> Score:
         form, shown, grows = "{:.3f}", f"{before:.3f}", False
     else:
         return score
-    compared = _compared(score, now - before, form, grows=grows)
+    return _judged_beside(_compared(score, now - before, form, grows=grows), shown, figures)
+
+
+def _of_metric(score: Score, value: EvaluateResult, before: float) -> Score:
+    """Return the score of a metric with its difference; shares are compared in points."""
+    assert value.metric_quantized is not None
+    change = value.metric_quantized - before
+    if value.task is not None:
+        return _compared(score, 100 * change, "{:.1f} pp")
+    return _compared(score, change, "{:.3g}", grows=None)
+
+
+def _judged_beside(compared: Score, shown: str, figures: _Figures) -> Score:
+    """Return a score with the float model's figure, and the colour of the verdict."""
     verdict = figures.accuracy.verdict if figures.accuracy is not None else "not measured"
     judged = {"accurate enough": True, "not accurate enough": False, "low accuracy": None}
     return replace(
         compared,
-        value=f"{score.value}, float {shown}",
+        value=f"{compared.value}, float {shown}",
         is_better=judged.get(verdict, compared.is_better),
         compared="the float model",
     )

@@ -69,7 +69,7 @@ GROUPS = (
         ),
     ),
     (
-        "Run it, and see what it came to",
+        "Run it, and see the results",
         (run.add_run, runs.add_suggest, runs.add_runs, runs.add_compare, runs.add_report),
     ),
     (

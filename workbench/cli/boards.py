@@ -171,7 +171,7 @@ def add_board(verbs: Any) -> None:
     run.add_argument(
         "--remember",
         action="store_true",
-        help="keep the measured cycles: later estimates of this board are anchored in them",
+        help="keep the measured cycles: later estimates of this board are based on them",
     )
     run.set_defaults(perform=_run_on_board)
     put = actions.add_parser("set", help="remember the board of this machine")
@@ -272,7 +272,7 @@ def add_silicon(verbs: Any) -> None:
     """Add the verb with its actions."""
     verb = verbs.add_parser(
         "silicon",
-        help="measured times of programs on boards, which estimates are anchored in",
+        help="measured times of programs on boards, on which estimates are based",
         description="Rows are published times with their sources and your own. Five rows of a "
         "board, device and placement give an estimate an interval.",
     )

@@ -53,7 +53,7 @@ def _add_prove(actions: Any) -> None:
     verb.add_argument("--irq", type=int, default=56, metavar="N", help="its interrupt (56)")
     verb.add_argument("--cache", action="store_true", help="also check the maintenance of the data cache")
     verb.add_argument("--delay", type=float, default=0.0, metavar="S",
-                      help="let the processor run on for S seconds beside the NPU")  # fmt: skip
+                      help="let the processor run S seconds while the NPU works")  # fmt: skip
     verb.add_argument("--limit", type=float, default=60.0, metavar="S",
                       help="end the firmware after S seconds (60)")  # fmt: skip
     verb.add_argument("--folder", type=Path, metavar="DIR",
@@ -70,7 +70,7 @@ def _add_prove(actions: Any) -> None:
 def _add_check(actions: Any) -> None:
     verb = actions.add_parser(
         "check",
-        help="compare what firmware holds with what a program needs, without running it",
+        help="compare the contents of firmware with what a program needs, without running it",
         description="Pools, kernels and backend by the symbols and the content of the linked "
         "firmware; how long outputs are valid. Ends with 4 if something is missing.",
     )

@@ -39,7 +39,7 @@ def add_generate(verbs: Any) -> None:
     verb = verbs.add_parser(
         "generate",
         help="let a compiled decoder read a prompt and write text, on the functional simulator",
-        description="Reads the prompt and writes tokens with the compiled program, its caches handed "
+        description="Reads the prompt and writes tokens with the compiled program, passing its caches "
         "from call to call. Values are those of the device; there is no timing.",
     )
     verb.add_argument("file", type=Path, metavar="FILE", help="a project that is compiled, or a .pte")
@@ -63,9 +63,9 @@ def add_generate(verbs: Any) -> None:
         type=float,
         default=0.0,
         metavar="T",
-        help="0, the default: the likeliest token; above: drawn by chance",
+        help="0, the default: the most likely token; above: sampled",
     )
-    verb.add_argument("--seed", type=int, default=0, metavar="S", help="of what is drawn")
+    verb.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the sampling")
     add_json(verb)
     verb.set_defaults(perform=_generate)
 

@@ -115,8 +115,8 @@ def _add_recipe(new: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="for decoder recipes whose caches are handed on: the program for prompts, which reads N "
-        "tokens in one call",
+        help="for decoder recipes whose caches are inputs and outputs: the program for prompts, "
+        "which reads N tokens in one call",
     )
 
 

@@ -195,7 +195,7 @@ def print_runtime(part: dict[str, Any]) -> None:
     print(
         f"Computed     {part['runtime']} and torch differ by at most "
         f"{part['max_abs_error']:.3g} over {plural(part['elements'], 'output')} of "
-        f"{plural(part['samples'], 'sample')}; arg-max equal for "
+        f"{plural(part['samples'], 'sample')}; same class for "
         f"{part['argmax_equal']}"
     )
     print_readings(part["readings"])
@@ -323,8 +323,9 @@ def _print_evaluate(part: dict[str, Any]) -> None:
         where = f" of output {part['class_output']}" if part.get("class_output") else ""
         line += f"; top-1{where} {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
     if part["metric_float"] is not None:
-        values = f"{part['metric_float']:g} float, {part['metric_quantized']:g} quantized"
-        line += f"; {part['metric_name']} {values}"
+        form = "{:.1%}" if part.get("task") is not None else "{:g}"
+        sides = [form.format(part[f"metric_{side}"]) for side in ("float", "quantized")]
+        line += f"; {part['metric_name']} {sides[0]} float, {sides[1]} quantized"
     print(line)
     if part.get("task") is not None:
         _print_task(part["task"])
@@ -347,7 +348,7 @@ def _print_added(tensors: list[dict[str, Any]]) -> None:
 def _print_task(task: dict[str, Any]) -> None:
     """Print the figures beside the metric, and what the quantized model loses of each class."""
     for row in [*task["figures"][1:], *task["per_class"]]:
-        values = ["none" if row[side] is None else f"{row[side]:.3f}" for side in ("floating", "quantized")]
+        values = ["none" if row[side] is None else f"{row[side]:.1%}" for side in ("floating", "quantized")]
         print(
             f"             {row['name']} {values[0]} float, {values[1]} quantized ({row['count']:,} labelled)"
         )
@@ -427,7 +428,7 @@ def _print_verify(part: dict[str, Any]) -> None:
     where = "in TOSA" if executors is not None else "on the TOSA reference model"
     print(
         f"Computed     {share:.2%} of {plural(part['elements'], 'output')} equal {where}, at "
-        f"most {part['max_lsb']} LSB apart, arg-max equal for "
+        f"most {part['max_lsb']} LSB apart, same class for "
         f"{part['argmax_equal']} of {part['samples']}"
     )
     if executors is not None:
@@ -457,7 +458,7 @@ def _print_compiled(part: dict[str, Any], samples: int, tosa: str) -> None:
     else:
         print(
             f"Functional   {part['elements'] - part['equal']:,} of "
-            f"{plural(part['elements'], 'element')} differ from {tosa}, by at most "
+            f"{plural(part['elements'], 'NPU output')} differ from {tosa}, by at most "
             f"{part['max_lsb']} (executed on the simulator, no timing)"
         )
     if (first := part["first_difference"]) is not None:
@@ -522,7 +523,7 @@ def _print_run(part: dict[str, Any]) -> None:
         share = against["exact"] / against["elements"]
         print(
             f"             {share:.2%} of {against['elements']} outputs equal to {words}, at most "
-            f"{against['max_lsb']} LSB apart, arg-max equal for {against['argmax_equal']} of "
+            f"{against['max_lsb']} LSB apart, same class for {against['argmax_equal']} of "
             f"{part['samples']}"
         )
     reasons = () if part["kind"] == "functional" and report["succeeded"] else (report["exit_reason"],)

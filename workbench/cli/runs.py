@@ -250,7 +250,7 @@ def add_suggest(verbs: Any) -> None:
     verb = verbs.add_parser(
         "suggest",
         help="list what would help the compiled program, or apply it",
-        description="Compiles the project where that was not done, and lists suggestions, the "
+        description="Compiles the project if it is not compiled, and lists suggestions, the "
         f"largest gain first. Kinds: {kinds}.",
     )
     add_project(verb)

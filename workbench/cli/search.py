@@ -213,7 +213,7 @@ def add_sweep(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "sweep",
-        help="estimate cycles and memory on many devices, without lowering again",
+        help="estimate cycles and memory on many devices, with Vela alone",
         description="Only valid combinations are compiled; the others are listed with the "
         "reason. Ctrl-C keeps the results; run again to continue.",
     )

@@ -101,7 +101,7 @@ def add_placement(verbs: Any) -> None:
     verb = verbs.add_parser(
         "placement",
         help="predict which operators each kind of device supports",
-        description="Runs ExecuTorch's partitioner as in lowering, without compiling: rejections "
+        description="Runs ExecuTorch's partitioner, without compiling: rejections "
         "by Vela itself are not predicted (see blame).",
     )
     add_project(verb)
@@ -165,7 +165,7 @@ def add_matrix(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "matrix",
-        help="lower and verify models on several devices in several precisions",
+        help="compile and verify models on several devices in several precisions",
         description="Each model uses one config for all modules; with the suffix -qat the "
         "weights are trained with it first. The program is run on the TOSA reference "
         "model and compared with the quantized model.",

@@ -31,7 +31,7 @@ def add_tflite(verbs: Any) -> None:
         "tflite",
         help="compare the program with that of the same network in TensorFlow Lite, layer by layer",
         description="Says why one is slower than the other. A .tflite from before Vela is compiled with "
-        "the project's device and options; one that Vela compiled for that device holds no estimate, "
+        "the project's device and options; one that Vela compiled for that device has no estimate, "
         "so that both programs are compared by the device's limits.",
     )
     add_project(verb)

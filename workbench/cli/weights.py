@@ -31,9 +31,9 @@ def add_improve(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "improve",
-        help="enable or disable improvers of the float weights",
+        help="enable or disable weight transforms",
         description=(
-            "Without an option: list all improvers. 'run' measures their effect, 'runs' compares. "
+            "Without an option: list all weight transforms. 'run' measures their effect, 'runs' compares. "
             "Of gptq and rounding, the one switched on last counts."
         ),
     )
@@ -45,9 +45,9 @@ def add_improve(verbs: Any) -> None:
         "--preset",
         choices=[preset.id for preset in IMPROVER_PRESETS],
         metavar="ID",
-        help="use the improvers of a preset instead of others: " + _presets(),
+        help="use the weight transforms of a preset instead of others: " + _presets(),
     )
-    verb.add_argument("--seed", type=int, metavar="N", help="choose other calibration samples for improvers")
+    verb.add_argument("--seed", type=int, metavar="N", help="choose other calibration samples for them")
     verb.add_argument("--samples", type=int, metavar="N", help="use at most so many calibration samples")
     verb.add_argument(
         "--time-limit",
@@ -97,7 +97,7 @@ def add_compress(verbs: Any) -> None:
     """Add the verb."""
     verb = verbs.add_parser(
         "compress",
-        help="remove channels, and make weights alike, so that the NPU takes less time and memory",
+        help="remove channels, and cluster weights, so that the NPU takes less time and memory",
         description="Without an option: list the layers of the exported model with their channels. "
         "'run' measures the effect, 'train' restores accuracy, 'search --widths' looks for numbers "
         "of channels.",
@@ -108,14 +108,14 @@ def add_compress(verbs: Any) -> None:
         action="append",
         default=[],
         metavar="MODULE=N",
-        help="how many output channels of a layer stay; 0 for all",
+        help="number of output channels that a layer keeps; 0: all",
     )
     verb.add_argument(
         "--clusters",
         action="append",
         default=[],
         metavar="[MODULE=]N",
-        help="how many distinct weights a layer has, or every layer; 0 for no limit",
+        help="number of distinct weights of a layer, or of every layer; 0: off",
     )
     verb.add_argument("--clear", action="store_true", help="remove all entries first")
     verb.set_defaults(perform=_compress, edits=True)

@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
         ("import_model",),
         ("model.strict_export", "model.split_outputs", "model.output_factors"),
         ("torch", "executorch"),
-        12,
+        13,
         _entry("export"),
     ),
     Stage(
@@ -92,7 +92,7 @@ STAGES: tuple[Stage, ...] = (
         ("convert",),
         ("target.compile", "rules.placing", "board.placements"),
         ("executorch", "ethos-u-vela", "onnx", "onnxscript"),
-        34,
+        35,
         _entry("lower"),
     ),
     Stage(

@@ -233,6 +233,10 @@ class EvaluateResult(Frozen):
     dependence: Dependence | None = None
     warnings: tuple[str, ...] = ()
 
+    def metric_text(self, value: float) -> str:
+        """Return a figure of the metric: shares, which the program's own metrics are, in per cent."""
+        return f"{100 * value:.1f} %" if self.task is not None else f"{value:.4g}"
+
 
 class CompiledDifference(Frozen):
     """The first output element at which a compiled delegate and its TOSA differ.

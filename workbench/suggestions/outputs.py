@@ -34,7 +34,7 @@ def lost_parts(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]]
 
 
 def split_output(evaluated: EvaluateResult | None, exported: ExportResult | None) -> Iterator[Suggestion]:
-    """Yield the suggestions to return what an output joins one by one, or divided by factors.
+    """Yield the suggestions to return what an output joins one by one.
 
     Args:
         evaluated: The quality of the quantized model.
@@ -58,6 +58,18 @@ def split_output(evaluated: EvaluateResult | None, exported: ExportResult | None
             improves="sqnr_db",
             output=output,
         )
+
+
+def normalise_output(evaluated: EvaluateResult | None, exported: ExportResult | None) -> Iterator[Suggestion]:
+    """Yield the suggestions to divide the parts of an output, where they can be divided.
+
+    Args:
+        evaluated: The quality of the quantized model.
+        exported: The outputs of the model, with the operations that make their parts.
+    """
+    joins = lost_parts(evaluated)
+    for output, parts in joins.items():
+        lost = [part for part in parts if _is_low(part)]
         yield from _divided(output, parts, lost, exported, alone=len(joins) == 1)
 
 
@@ -69,7 +81,6 @@ def _divided(
     *,
     alone: bool,
 ) -> Iterator[Suggestion]:
-    """Yield the suggestion to divide the parts of an output, where they can be divided."""
     sizes = [_largest(part) for part in parts]
     known = exported.model_outputs[output : output + 1] if exported is not None else ()
     if not all(model_output.divisible for model_output in known) or not known or None in sizes:

@@ -133,6 +133,11 @@ KINDS: tuple[Kind, ...] = (
         first=True,
     ),
     Kind(
+        "normalise_output",
+        "Divide what an output joins to one size, so that one range holds all of it",
+        lambda m: outputs.normalise_output(m.known.evaluated, m.known.exported),
+    ),
+    Kind(
         "wide_output",
         "Use 16 bits for the operations that make an output, or a part of it",
         lambda m: outputs.wide_output(m.known.evaluated, m.known.exported),

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 from tests.engine.in_process import Engine, project
+from tests.engine.remedies import follow
 from workbench.engine.equivalence import forms
 from workbench.engine.equivalence.comparison import CHANGE, Comparison, is_rounding
 from workbench.engine.loading.eager import EagerModel, Request, Step, example_request
 from workbench.engine.stages import calibrate, convert, export
 from workbench.errors import Cancelled, WorkbenchError
-from workbench.protocol import StageFailed
 
 pytestmark = pytest.mark.engine
 
@@ -160,18 +160,21 @@ def test_that_a_converted_program_of_another_function_stops_the_conversion(engin
 
 
 RANDOM = """
+import random
+import numpy as np
 import torch
 from torch import nn
 class Noisy(nn.Module):
     def forward(self, x):
-        return torch.relu(x) + torch.randn(4)
+        return torch.relu(x) + {noise}
 def net():
     return Noisy(), (torch.zeros(1, 4),)
 """
 
 
-def test_that_random_outputs_are_refused(engine):
-    (engine.folder / "noisy.py").write_text(RANDOM)
+@pytest.mark.parametrize("noise", ["torch.randn(4)", "random.random()", "float(np.random.rand())"])
+def test_that_random_outputs_are_refused(engine, noise):
+    (engine.folder / "noisy.py").write_text(RANDOM.replace("{noise}", noise))
     assert engine.run(project("noisy.py:net"), "export") == "failed"
     assert engine.failure.code == "model-outputs-random"
 
@@ -199,35 +202,35 @@ def samples():
 """
 
 
-def run_in_two_engines(engine, name, source):
-    """Calibrate a model, and again with fewer samples after another engine has loaded it."""
+def calibrated_before(engine, name, source):
+    """Calibrate a model, and return its project with fewer samples, for which it is loaded again."""
     (engine.folder / f"{name}.py").write_text(source)
     data = {"spec": f"{name}.py:samples"}
     assert engine.run(project(f"{name}.py:net", calibration=data), "calibrate") == "done"
-    other = Engine(engine.folder)
-    try:
-        fewer = project(f"{name}.py:net", calibration={**data, "limit": 3})
-        return other.run(fewer, "calibrate"), other.events
-    finally:
-        other.close()
+    return project(f"{name}.py:net", calibration={**data, "limit": 3})
 
 
 def test_that_a_model_with_random_weights_has_the_same_when_it_is_loaded_again(engine):
     source = DRAWN.replace("{last}", "random.rand(4)")
-    outcome, events = run_in_two_engines(engine, "drawn", source)
-    assert outcome == "done", events
+    fewer = calibrated_before(engine, "drawn", source)
+    other = Engine(engine.folder)
+    try:
+        assert other.run(fewer, "calibrate") == "done", other.failure
+    finally:
+        other.close()
 
 
 def test_that_weights_that_are_others_each_time_are_refused_by_name(engine):
-    source = DRAWN.replace("{last}", "random.default_rng().random(4)")
-    outcome, events = run_in_two_engines(engine, "entropy", source)
-    assert outcome == "failed"
-    (failed,) = [event for event in events if isinstance(event, StageFailed)]
-    assert failed.infos[0].code == "model-weights-random"
-    assert "end" in failed.infos[0].message
-    seeded = DRAWN.replace("{last}", "random.default_rng(0).random(4)")
-    outcome, events = run_in_two_engines(engine, "seeded", seeded)
-    assert outcome == "done", events
+    fewer = []
+    for name, seed in (("entropy", ""), ("seeded", "0")):
+        source = DRAWN.replace("{last}", f"random.default_rng({seed}).random(4)")
+        fewer.append(calibrated_before(engine, name, source))
+    other = Engine(engine.folder)
+    try:
+        failure = follow(other, "model-weights-random", *fewer)
+    finally:
+        other.close()
+    assert "end" in failure.message
 
 
 def test_that_masks_of_infinity_may_become_finite():

@@ -118,3 +118,47 @@ def test_that_cmsis_nn_takes_a_linear_that_a_rule_keeps_off_if_its_weights_have_
     assert kernel in result.kernels
     causes = {n.cause for n in result.cpu_nodes if n.op.endswith("linear.default")}
     assert causes == {"rule"}
+
+
+ON_CPU = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3)
+    def forward(self, x):
+        y = self.conv(x)
+        return {value}
+def net():
+    return Net().eval(), (torch.randn(1, 2, 8, 8),)
+"""
+# What ExecuTorch has no portable kernel for, and the same with operators that have one.
+WITHOUT_KERNEL = [
+    ("aten::sort.values", "y.sort(-1).values", "y.topk(6, -1, largest=False).values"),
+    (
+        "aten::diagonal_scatter.out",
+        "y.diagonal_scatter(torch.ones(1, 4, 6), dim1=2, dim2=3)",
+        "torch.where(torch.eye(6, dtype=torch.bool), 1.0, y)",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kernel", "value", "remedied"), WITHOUT_KERNEL)
+def test_that_an_operator_without_a_portable_kernel_is_warned_of_until_it_is_gone(
+    engine, kernel, value, remedied
+):
+    for name, text in (("without", value), ("with_kernel", remedied)):
+        (engine.folder / f"{name}.py").write_text(ON_CPU.replace("{value}", text))
+    (warning,) = engine.lowered(project("without.py:net")).warnings
+    assert kernel in warning
+    assert engine.lowered(project("with_kernel.py:net")).warnings == ()
+
+
+def test_that_places_of_64_bits_that_the_cpu_reads_are_not_made_on_the_npu(engine):
+    value = "y.scatter_add(1, torch.zeros(1, 1, 6, 6, dtype=torch.long), y[:, 2:3] * 1.5)"
+    (engine.folder / "scattered.py").write_text(ON_CPU.replace("{value}", value))
+    made = project("scattered.py:net")
+    verified = engine.verified(made)
+    assert (verified.max_lsb, verified.compiled.whole_refused) == (0, "")
+    assert "aten.full.default" in [node.op for node in engine.result(made, "lower").cpu_nodes]

@@ -67,7 +67,7 @@ def test_that_the_worst_samples_of_a_part_are_those_where_it_loses_most(engine):
 def test_that_the_split_program_has_a_range_for_each_part_and_the_models_outputs(engine):
     before = joining()
     evaluated(engine, before)
-    suggestion, _ = outputs.split_output(engine.result(before, "evaluate"), engine.result(before, "export"))
+    (suggestion,) = outputs.split_output(engine.result(before, "evaluate"), engine.result(before, "export"))
     assert suggestion.id == "split_output"
     made = suggestion.edit(before)
     found = evaluated(engine, made)
@@ -84,7 +84,9 @@ def test_that_the_split_program_has_a_range_for_each_part_and_the_models_outputs
 def test_that_the_divided_program_holds_all_parts_in_one_range(engine):
     before = joining()
     evaluated(engine, before)
-    _, suggestion = outputs.split_output(engine.result(before, "evaluate"), engine.result(before, "export"))
+    (suggestion,) = outputs.normalise_output(
+        engine.result(before, "evaluate"), engine.result(before, "export")
+    )
     assert suggestion.id == "normalise_output"
     made = suggestion.edit(before)
     assert [len(row) for row in made.output_factors] == [2]
@@ -94,7 +96,7 @@ def test_that_the_divided_program_holds_all_parts_in_one_range(engine):
     assert accuracy(engine, made).verdict == "accurate enough"
     (output,) = engine.result(made, "export").outputs
     assert list(output.shape) == [1, 16, 7]
-    assert list(outputs.split_output(found, engine.result(made, "export"))) == []
+    assert list(outputs.normalise_output(found, engine.result(made, "export"))) == []
 
 
 @for_each("rows", [((1.0,),), ((1.0, 1.0, 1.0),), ((), (2.0, 1.0))])

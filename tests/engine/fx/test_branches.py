@@ -5,6 +5,7 @@ import torch
 
 from tests.engine import networks
 from tests.engine.in_process import ALL_SAMPLES, project
+from tests.engine.remedies import follow
 from workbench.engine.formats.operations import Operation
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
@@ -62,20 +63,16 @@ def test_that_what_is_outside_of_a_loop_and_inside_has_its_own_report(engine):
 
 
 @pytest.mark.slow
-def test_that_16_bits_with_weights_in_a_branch_are_said_not_to_be_lowered(engine):
-    made = edits.assign(branching(), "module_name", "b", "a16w8")
-    assert engine.run(made, "lower", "evaluate") == "failed"
-    assert engine.failure.code == "branch-int16-weights"
+def test_that_16_bits_with_weights_in_a_branch_are_refused_and_8_bits_help(engine):
+    wide = edits.assign(branching(), "module_name", "b", "a16w8")
+    follow(engine, "branch-int16-weights", wide, edits.assign(wide, "module_name", "b", "a8w8"))
 
 
-def test_that_what_cannot_be_lowered_of_branches_is_said_before(engine):
-    made = edits.assign(branching(), "module_name", "b", "float")
-    assert engine.run(made, "lower", "evaluate") == "failed"
-    assert engine.failure.code == "branch-float-weights"
-    (warning,) = engine.result(made, "prepare").warnings
+def test_that_what_cannot_be_lowered_of_branches_is_refused_and_8_bits_help(engine):
+    floating = edits.assign(branching(), "module_name", "b", "float")
+    follow(engine, "branch-float-weights", floating, edits.assign(floating, "module_name", "b", "a8w8"))
+    (warning,) = engine.result(floating, "prepare").warnings
     assert "Weights inside branches" in warning
-    helped = edits.assign(made, "module_name", "b", "a8w8")
-    assert engine.run(helped, "lower", "evaluate") == "done", engine.failure
 
 
 def test_that_branches_of_an_archive_that_names_no_modules_are_told(engine):
@@ -96,15 +93,13 @@ def test_that_a_branch_without_a_sample_stops_quantizing_with_its_name(engine):
         "import torch\n\n\ndef ones():\n    yield torch.ones(1, 3, 8, 8)\n"
     )
     made = branching(calibration=DataSource(spec="positive.py:ones"))
-    assert engine.run(made, "convert") == "failed"
-    assert engine.failure.code == "branch-not-calibrated"
-    assert "conv2d" in engine.failure.message
-    assert engine.failure.where.id == "cond"
-    unseen = [r.node for r in engine.result(made, "calibrate").ranges if "no cal" in r.problem]
-    assert unseen == ["cond/false/x", "cond/false/conv2d"]
+    fixed, unseen = made, ["cond/false/x", "cond/false/conv2d"]
     for tensor in unseen:
-        made = edits.fix_range(made, tensor, -2.0, 2.0)
-    assert engine.run(made, "convert") == "done", engine.failure
+        fixed = edits.fix_range(fixed, tensor, -2.0, 2.0)
+    failure = follow(engine, "branch-not-calibrated", made, fixed)
+    assert "conv2d" in failure.message
+    assert failure.where.id == "cond"
+    assert [r.node for r in engine.result(made, "calibrate").ranges if "no cal" in r.problem] == unseen
 
 
 def test_that_formats_are_emulated_inside_of_branches(engine):

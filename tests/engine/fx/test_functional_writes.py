@@ -40,6 +40,9 @@ SOME = (
     "dropped_in_place",
     "normalized_input",
     "in_a_branch",
+    "into_a_given_tensor",
+    "turned_in_place",
+    "with_gradients",
 )
 
 
@@ -59,7 +62,7 @@ def assert_computed(write):
     program = with_functional_writes(exported(module, inputs))
     assert_same(lambda: network(write)[0], (torch.randn(1, 3, 8, 8),), program)
     graphs = [m for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
-    assert not any(is_write(node) for graph in graphs for node in graph.graph.nodes)
+    assert not any(list(aliases.writes_seen_elsewhere(graph, set())) for graph in graphs)
 
 
 @for_each("write", ["channels_of_the_input", "normalized_input", "activated_input"])
@@ -156,10 +159,62 @@ class Random(nn.Module):
         return y
 
 
-def test_that_a_write_of_random_numbers_is_not_supported():
+def resized(y):
+    return y.resize_(1, 2)
+
+
+def of_other_memory(y):
+    return torch.zeros(1, 4).set_(y) * 2
+
+
+def of_a_list(y):
+    torch._foreach_mul_(list(y.chunk(2, 1)), 2.0)
+    return y
+
+
+def of_other_bits(y):
+    y.view(torch.int32)[0, 0].zero_()
+    return y * 2
+
+
+def wrapped_diagonal(y):
+    return y.repeat(9, 1).fill_diagonal_(0.5, wrap=True)
+
+
+class After(nn.Module):
+    def __init__(self, write):
+        super().__init__()
+        self.write = write
+
+    def forward(self, x):
+        return self.write(x * 2)
+
+
+NOT_SUPPORTED = [
+    (Random(), "uniform_"),
+    (After(resized), "resize_"),
+    (After(of_other_memory), "set_"),
+    (After(of_a_list), "_foreach_mul_"),
+    (After(of_other_bits), "view"),
+    (After(wrapped_diagonal), "fill_diagonal_"),
+]
+
+
+@for_each(("module", "name"), NOT_SUPPORTED)
+def test_that_a_write_without_a_functional_form_is_refused_by_name(module, name):
     with pytest.raises(WriteNotSupportedError) as raised:
-        with_functional_writes(exported(Random(), (torch.randn(1, 4),)))
-    assert raised.value.args[0].name == "uniform_"
+        with_functional_writes(exported(module, (torch.randn(1, 4),)))
+    assert aliases.name_of(raised.value.args[0]) == name
+
+
+def test_that_what_a_mode_surrounds_is_in_the_graph_of_the_program():
+    module, inputs = network("with_gradients")
+    program = torch.export.export(module, inputs)
+    assert any(isinstance(part, torch.fx.GraphModule) for part in program.graph_module.children())
+    plain = with_functional_writes(program)
+    assert not list(plain.graph_module.children())
+    names = {node.name: node.meta["nn_module_stack"] for node in plain.graph.nodes if "conv2d" in node.name}
+    assert [list(stack.values())[-1][0].rpartition(".")[2] for stack in names.values()] == ["c", "d"]
 
 
 class Drawn(nn.Module):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from tests.engine.in_process import project
+from tests.engine.remedies import follow
 from workbench.engine.loading.forms import refuse_form
 from workbench.errors import WorkbenchError
 from workbench.project import edits
@@ -89,11 +90,9 @@ def quantized():
 def test_that_a_program_with_ranges_of_its_own_is_not_quantized_again(engine):
     torch.export.save(quantized(), str(engine.folder / "quantized.pt2"))
     made = edits.set_model(project("small"), ModelSource(spec="quantized.pt2"))
-    assert engine.run(made, "export") == "failed"
-    assert engine.failure.code == "program-quantized"
     torch.export.save(torch.export.export(plain(), (torch.randn(1, 8),)), str(engine.folder / "plain.pt2"))
     before = edits.set_model(made, ModelSource(spec="plain.pt2"))
-    assert engine.run(before, "convert") == "done", engine.failure
+    follow(engine, "program-quantized", made, before)
 
 
 VALUES = [
@@ -153,3 +152,61 @@ def test_that_the_remedies_lead_to_a_program(engine):
     for number, value in enumerate(REMEDIES):
         (engine.folder / f"remedy{number}.py").write_text(NETWORK.format(value=value))
         assert engine.run(project(f"remedy{number}.py:net"), "package") == "done", engine.failure
+
+
+ORDINARY = """
+import torch
+from torch import nn
+class Own(torch.Tensor):
+    pass
+class Caught(nn.Module):
+    def forward(self, x):
+        try:
+            return x.view(7)
+        except RuntimeError:
+            return x * 2
+def caught():
+    return nn.Sequential(nn.Linear(8, 4), Caught()).eval(), (torch.randn(1, 8),)
+def own_input():
+    return nn.Linear(8, 4), (torch.randn(1, 8).as_subclass(Own),)
+def own_weight():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    model[0].weight = model[1].weight = nn.Parameter(torch.randn(8, 8).as_subclass(Own))
+    return model.eval(), (torch.randn(1, 8),)
+"""
+
+
+@pytest.mark.parametrize("name", ["caught", "own_input", "own_weight"])
+def test_that_an_error_that_is_caught_and_classes_of_tensors_lead_to_a_program(engine, name):
+    (engine.folder / "ordinary.py").write_text(ORDINARY)
+    assert engine.verified(project(f"ordinary.py:{name}")).max_lsb <= 1
+
+
+MODES = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 4)
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.first(x).relu()
+        with torch.autocast("cpu", enabled=False):
+            return self.second(y)
+def net():
+    return Net().eval(), (torch.randn(1, 8),)
+"""
+
+
+def test_that_what_a_mode_surrounds_runs_on_the_npu(engine):
+    (engine.folder / "modes.py").write_text(MODES)
+    names = {}
+    exec(compile(MODES, "modes.py", "exec"), names)
+    program = torch.export.export(*names["net"]())
+    torch.export.save(program, engine.folder / "modes.pt2")
+    for spec in ("modes.py:net", "modes.pt2"):
+        made = edits.set_model(project("small"), ModelSource(spec=spec))
+        lowered = engine.lowered(made)
+        assert {node.cause for node in lowered.cpu_nodes} == {"border"}
+        assert lowered.delegates == 1

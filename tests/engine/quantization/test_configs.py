@@ -7,6 +7,7 @@ import pytest
 from executorch.backends.arm._passes.decompose_lstm_pass import DecomposeLstmPass
 
 from tests.engine.in_process import ALL_SAMPLES, project, without
+from tests.engine.remedies import follow
 from tests.for_each import for_each
 from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig, Weight
@@ -298,9 +299,8 @@ def test_that_a_failing_pass_names_the_module_and_float_helps(engine, monkeypatc
 
     monkeypatch.setattr(DecomposeLstmPass, "_build_cell_step", fail)
     refused = project("recurrent", target="ethos-u85-256")
-    assert engine.run(refused, "prepare") == "failed"
-    assert (engine.failure.code, engine.failure.where.id) == ("preparing-failed", "rnn")
-    assert engine.run(edits.assign(refused, "module_name", "rnn", "float"), "prepare") == "done"
+    floating = edits.assign(refused, "module_name", "rnn", "float")
+    assert follow(engine, "preparing-failed", refused, floating).where.id == "rnn"
 
 
 def test_that_per_channel_and_four_bit_weights_are_told_apart(engine):

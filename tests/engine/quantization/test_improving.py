@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tests.engine import networks
-from tests.engine.in_process import CALIBRATED, project
+from tests.engine.in_process import ALL_SAMPLES, CALIBRATED, project
+from tests.engine.remedies import follow
 from tests.problems import refused
 from workbench.engine.fx import programs
 from workbench.engine.quantization.weight_transforms import equalize, smooth
@@ -106,7 +107,5 @@ def test_that_a_project_with_improvers_has_no_script(tmp_path):
 
 
 def test_that_a_model_with_branches_refuses_improvers(engine):
-    made = improved(project("branching", target="ethos-u85-256"), "bias")
-    assert engine.run(made, "prepare") == "failed"
-    assert engine.failure.code == "improvers-branches-not-supported"
-    assert engine.run(edits.set_improver(made, "bias", on=False), "prepare") == "done", engine.failure
+    made = improved(project("branching", target="ethos-u85-256", **ALL_SAMPLES), "bias")
+    follow(engine, "improvers-branches-not-supported", made, edits.set_improver(made, "bias", on=False))

@@ -211,7 +211,7 @@ def test_that_each_memory_of_the_board_is_told_with_what_fills_it(told):
 def test_that_verification_tells_both_comparisons(told):
     assert told(verify=dumped("verify")) == [
         "Computed 98.75% of 160 outputs equal on the TOSA reference model, at most 1 LSB apart, "
-        "arg-max equal for 16 of 16",
+        "same class for 16 of 16",
         "Functional 16 of 16 samples equal to the TOSA reference model "
         "(executed on the simulator, no timing)",
     ]
@@ -223,7 +223,7 @@ def test_that_verification_tells_both_comparisons(told):
         "differs": "",
     }
     assert told(verify=dumped("verify", executors=executors)) == [
-        "Computed 98.75% of 160 outputs equal in TOSA, at most 1 LSB apart, arg-max equal for 16 of 16",
+        "Computed 98.75% of 160 outputs equal in TOSA, at most 1 LSB apart, same class for 16 of 16",
         "The built-in executor computed the TOSA program on 16 samples, the TOSA reference model also "
         "on 2 samples (1,030 tensors equal).",
         "Functional 16 of 16 samples equal to its TOSA (executed on the simulator, no timing)",
@@ -231,7 +231,7 @@ def test_that_verification_tells_both_comparisons(told):
     empty = dumped("verify", elements=0, exact=0, compiled=None, first_divergence="conv2d", tensor_samples=2)
     assert told(verify=empty) == [
         "Computed 0.00% of 0 outputs equal on the TOSA reference model, at most 1 LSB apart, "
-        "arg-max equal for 16 of 16",
+        "same class for 16 of 16",
         "first tensor that differs from the quantized model: conv2d, over 2 samples",
     ]
 
@@ -264,7 +264,7 @@ def test_that_a_compiled_program_that_differs_is_told_with_its_place(told):
         "findings": [finding],
     }
     assert told(verify=dumped("verify", compiled=compiled))[1:] == [
-        "Functional 1,500 of 1,600 elements differ from the TOSA reference model, by at most 3 "
+        "Functional 1,500 of 1,600 NPU outputs differ from the TOSA reference model, by at most 3 "
         "(executed on the simulator, no timing)",
         "first: output 0 of delegate 1, 5 instead of 7; Conv2D, stem.conv",
         "error: NPU_OP_CONV at 0x40 of delegate 1: reads past the end",
@@ -282,7 +282,7 @@ def test_that_a_runtime_is_compared_in_its_own_words(told):
     part = dumped("verify", runtime="ONNX Runtime", max_abs_error=0.00123, elements=1, samples=2)
     assert told(verify=part) == [
         "Computed ONNX Runtime and torch differ by at most 0.00123 over 1 output of 2 samples; "
-        "arg-max equal for 16"
+        "same class for 16"
     ]
 
 
@@ -291,8 +291,8 @@ def test_that_a_simulation_is_told_beside_the_estimate(told):
     assert lines == [
         "Measured 1,180 NPU cycles per inference, 1.18 of Vela's estimate "
         "(FVP_Corstone_SSE-300_Ethos-U55 11.27.42)",
-        "100.00% of 160 outputs equal to its TOSA, at most 0 LSB apart, arg-max equal for 16 of 16",
-        "98.12% of 160 outputs equal to the quantized model, at most 1 LSB apart, arg-max equal for 16 of 16",
+        "100.00% of 160 outputs equal to its TOSA, at most 0 LSB apart, same class for 16 of 16",
+        "98.12% of 160 outputs equal to the quantized model, at most 1 LSB apart, same class for 16 of 16",
         "All 16 samples were computed in one start; the simulator was then ended.",
         "Flash or DRAM delivers 0.61 beats a cycle: reading weights bounds the run.",
     ]

@@ -230,7 +230,8 @@ def quality_cards(
         hint = f"{worst.name} of output {worst.output}: the lowest of {len(value.parts)} parts"
         cards.append(Card("Worst part", decibel(worst.sqnr_db), source, hint))
     if value.metric_name:
-        text = f"{figure(value.metric_float)} \u2192 {figure(value.metric_quantized)}"
+        sides = (value.metric_float, value.metric_quantized)
+        text = " \u2192 ".join(DASH if side is None else value.metric_text(side) for side in sides)
         cards.append(Card(value.metric_name, text, source, "Float → quantized"))
     return [*cards, *_text_cards(value.text, "quantized", source), *_memory_cards(memory)]
 

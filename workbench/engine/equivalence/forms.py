@@ -205,18 +205,27 @@ def _refuse_random(first: Outputs, again: Outputs) -> None:
 def _exported_differs(
     context: StageContext, reference: _Reference, module: torch.fx.GraphModule, problem: str
 ) -> WorkbenchError:
-    eager = context.live("import_model").eager
+    loaded = context.live("import_model")
     sample = reference.samples[0]
     request = Request(((Step(sample.inputs),),), record=True)
-    operators = eager.answer(request, context.check_cancelled).operators
+    operators = loaded.eager.answer(request, context.check_cancelled).operators
     node = first_unknown(described_nodes(module, sample.inputs), operators)
-    return form_differs(
-        "exported",
-        problem,
-        node,
-        "torch.export records one run of the code: compute a new tensor here instead of writing "
-        "into one, and keep values that change between runs in buffers.",
+    packs = loaded.module is not None and any(
+        isinstance(part, torch.nn.TransformerEncoder) and part.use_nested_tensor
+        for part in loaded.module.modules()
     )
+    return form_differs("exported", problem, node, _PACKING if packs else _RECORDING)
+
+
+_RECORDING = (
+    "torch.export records one run of the code: compute a new tensor here instead of writing into "
+    "one, and keep values that change between runs in buffers."
+)
+_PACKING = (
+    "With a mask of padding, eager torch packs the inputs of nn.TransformerEncoder and pads its "
+    "outputs with zeros, which torch.export does not record: make it with enable_nested_tensor=False, "
+    "and set what is padded to zero where you need it."
+)
 
 
 def _first_in_prepared(

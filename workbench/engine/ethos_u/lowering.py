@@ -23,7 +23,7 @@ from workbench.engine.ethos_u.applied_corrections import correction_functions
 from workbench.engine.ethos_u.capture.lowering import capture_tosa, partition_reasons, watched_passes
 from workbench.engine.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.ethos_u.corrections.lowering import corrected, corrected_compiler
-from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, kept_off, not_quantized
+from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, kept_off, missing_kernels, not_quantized
 from workbench.engine.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.ethos_u.integer_io import with_integer_borders
 from workbench.engine.ethos_u.out_variants import with_out_variants
@@ -425,6 +425,7 @@ def _result(
     graphs = [module.original_module.graph for module in delegates.values()]
     on_cpu = tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context)))
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
+    kernels = tuple(_kernels(runtime))
     clock = clock_of(choice, context.folder)
     reports = tuple(
         with_limits(report, choice.id) for report in _vela_reports(compiled, edge.origins, clock, choice.id)
@@ -438,7 +439,7 @@ def _result(
         cpu_nodes=on_cpu,
         random_weights=context.result("import_model", ImportResult).random_weights,
         border_elements=_border_elements(lowered.edge, on_cpu),
-        kernels=tuple(_kernels(runtime)),
+        kernels=kernels,
         vela=reports,
         rewrites=_rewrites_with_cycles(context, choice, reports),
         pte_bytes=len(lowered.pte),
@@ -450,9 +451,11 @@ def _result(
             for row in edge.corrections
         ),
         vela_version=tool_version("ethos-u-vela"),
-        warnings=_over_sram_limit(choice, reports)
-        if delegates
-        else ("Nothing runs on the NPU: no operator was delegated.",),
+        warnings=(
+            *_over_sram_limit(choice, reports),
+            *(() if delegates else ("Nothing runs on the NPU: no operator was delegated.",)),
+            *missing_kernels(kernels, on_cpu),
+        ),
     )
 
 

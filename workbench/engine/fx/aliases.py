@@ -157,15 +157,50 @@ def is_write(node: fx.Node) -> bool:
         return False
     if name_of(node) in IDLE_IN_PLACE and not node.args[2]:
         return False
+    if output_of(node) is not None:
+        return False
     is_shape_only = torch.Tag.inplace_view in node.target.tags  # type: ignore[union-attr]
     return bool(node.args and isinstance(node.args[0], fx.Node)) and not is_shape_only
+
+
+def output_of(node: fx.Node) -> fx.Node | None:
+    """Return the tensor that a call was given for its result, as in ``torch.mul(x, 2, out=y)``."""
+    schema = getattr(node.target, "_schema", None)
+    names = [argument.name for argument in schema.arguments if argument.is_out] if schema else []
+    given = node.kwargs.get(names[0]) if len(names) == 1 else None
+    return given if isinstance(given, fx.Node) else None
+
+
+# Writes that ExecuTorch and its passes take only as operators that return a new value.
+_TO_PLACES = frozenset(
+    (
+        "addbmm_",
+        "addmm_",
+        "addmv_",
+        "addr_",
+        "baddbmm_",
+        "cumprod_",
+        "fill_diagonal_",
+        "index_add_",
+        "index_copy_",
+        "index_fill_",
+        "index_put_",
+        "index_reduce_",
+        "masked_scatter_",
+        "put_",
+        "renorm_",
+        "scatter_",
+        "scatter_add_",
+        "scatter_reduce_",
+    )
+)
 
 
 def writes_seen_elsewhere(module: fx.GraphModule, kept: set[fx.Node]) -> Iterator[fx.Node]:
     """Yield the writes whose effect is read by other ways than through their result.
 
     A write to an input is one: it changes the sample that the caller gave. So is an assignment by a
-    mask or a list, for which the NPU has other operators.
+    mask or a list, for which the NPU has other operators, and each in ``_TO_PLACES``.
 
     Args:
         module: A float graph.
@@ -183,8 +218,7 @@ def writes_seen_elsewhere(module: fx.GraphModule, kept: set[fx.Node]) -> Iterato
             if base not in kept:
                 yield write
             continue
-        is_placed = name_of(write) == "index_put_"
-        if is_placed or any(_reads(memory, write, target, peer) for peer in peers):
+        if name_of(write) in _TO_PLACES or any(_reads(memory, write, target, peer) for peer in peers):
             yield write
 
 

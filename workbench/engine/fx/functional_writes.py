@@ -21,10 +21,12 @@ from workbench.engine.fx.aliases import (
     Memory,
     is_write,
     name_of,
+    output_of,
     same_view,
     writes_seen_elsewhere,
 )
 from workbench.engine.fx.pieces import Pieces, Place, filling
+from workbench.engine.fx.plain_regions import graphs_of, rebuilt, with_plain_regions
 
 _ATEN = torch.ops.aten
 
@@ -42,11 +44,74 @@ def with_functional_writes(program: torch.export.ExportedProgram) -> torch.expor
     Raises:
         WriteNotSupportedError: a write has no functional form.
     """
-    functional = _with_functional_buffers(program)
+    _refuse(program)
+    program = with_plain_regions(program)
+    copied = _with_copies(program)
+    functional = _with_functional_buffers(copied)
     if functional is not None:
         return functional
-    is_needed = any(_needed(part, program) for part in _parts(program.graph_module))
-    return _functional(program) if is_needed else program
+    is_needed = copied is not program or any(
+        _needed(part, program) for part in graphs_of(program.graph_module)
+    )
+    return _functional(copied) if is_needed else program
+
+
+# Operators that give a tensor another memory or size.
+_RESIZING = ("resize_", "resize_as_", "set_", "as_strided_")
+
+
+def _refuse(program: torch.export.ExportedProgram) -> None:
+    """Raise for writes into lists of tensors, and for tensors that get another memory or size.
+
+    Raises:
+        WriteNotSupportedError: the program has one.
+    """
+    for part in graphs_of(program.graph_module):
+        for node in part.graph.nodes:
+            schema = getattr(node.target, "_schema", None)
+            is_of_lists = name_of(node).startswith("_foreach_") and schema.is_mutable
+            if name_of(node) in _RESIZING or is_of_lists:
+                raise WriteNotSupportedError(node)
+
+
+def _with_copies(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program whose results are copied into the tensors that were given for them.
+
+    Raises:
+        WriteNotSupportedError: such a tensor has another shape than the result.
+    """
+    if not any(output_of(node) for part in graphs_of(program.graph_module) for node in part.graph.nodes):
+        return program
+    module = copy.deepcopy(program.graph_module)
+    for part in graphs_of(module):
+        edit = Pieces(part.graph)
+        for node in [node for node in part.graph.nodes if output_of(node) is not None]:
+            edit.before(node)
+            into: Any = output_of(node)
+            kwargs = {name: value for name, value in node.kwargs.items() if value is not into}
+            result = edit.call(_without_out(node), *node.args, **kwargs)
+            if result.meta["val"].shape != into.meta["val"].shape:
+                raise WriteNotSupportedError(node)
+            node.replace_all_uses_with(edit.call(_ATEN.copy_.default, into, result))
+            part.graph.erase_node(node)
+        part.recompile()
+    return rebuilt(program, module, copy.deepcopy(program.graph_signature))
+
+
+def _without_out(node: fx.Node) -> Any:
+    """Return the overload of an operator that returns a new tensor.
+
+    Raises:
+        WriteNotSupportedError: it has none.
+    """
+    target: Any = node.target
+    taken = [(a.name, str(a.type)) for a in target._schema.arguments if not a.is_out]  # noqa: SLF001
+    packet = target.overloadpacket
+    for overload in (getattr(packet, name) for name in packet.overloads()):
+        schema = overload._schema  # noqa: SLF001
+        if [(a.name, str(a.type)) for a in schema.arguments] == taken and not schema.is_mutable:
+            return overload
+    raise WriteNotSupportedError(node)
 
 
 def _with_functional_buffers(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram | None:
@@ -107,28 +172,13 @@ def _functional(program: torch.export.ExportedProgram) -> torch.export.ExportedP
         for spec in signature.input_specs
         if spec.target in constants and isinstance(constants[spec.target], torch.Tensor)
     }
-    for part in _parts(module):
+    for part in graphs_of(module):
         if part is not module:
             _Functional(part, {}, set()).rewrite()
     state = set(signature.inputs_to_buffers)
     written = _Functional(module, values, state).rewrite()
     _sign(module.graph, signature, written)
-    return torch.export.ExportedProgram(
-        module,
-        module.graph,
-        signature,
-        program.state_dict,
-        program.range_constraints,
-        _resigned(program.module_call_graph, signature),
-        program.example_inputs,
-        program.constants,
-        verifiers=program.verifiers,
-    )
-
-
-def _parts(module: fx.GraphModule) -> list[fx.GraphModule]:
-    """Return a graph and those of its branches and loops."""
-    return [part for part in module.modules() if isinstance(part, fx.GraphModule)]
+    return rebuilt(program, module, signature)
 
 
 def _needed(part: fx.GraphModule, program: torch.export.ExportedProgram) -> bool:
@@ -140,12 +190,9 @@ def _needed(part: fx.GraphModule, program: torch.export.ExportedProgram) -> bool
 
 
 def _sign(graph: fx.Graph, signature: Any, written: dict[fx.Node, fx.Node]) -> None:
-    """Name the outputs of a program anew, and put the new values of its buffers before them."""
+    """Put the new values of a program's buffers before its outputs."""
     output = graph.output_node()
     results: Any = output.args[0]
-    for spec, value in zip(signature.output_specs, results, strict=True):
-        if isinstance(spec.arg, TensorArgument):
-            spec.arg = TensorArgument(value.name)
     names = signature.inputs_to_buffers
     changed = [(names[given.name], value) for given, value in written.items() if given.name in names]
     output.args = ((*(value for _, value in changed), *results),)
@@ -156,15 +203,6 @@ def _sign(graph: fx.Graph, signature: Any, written: dict[fx.Node, fx.Node]) -> N
         ),
         *signature.output_specs,
     ]
-
-
-def _resigned(calls: Any, signature: Any) -> Any:
-    """Return the record of the module's calls with the outputs as they are named now."""
-    calls = copy.deepcopy(calls)
-    users = [s.arg for s in signature.output_specs if s.kind == OutputKind.USER_OUTPUT]
-    if calls[0].signature is not None:
-        calls[0].signature.outputs = users
-    return calls
 
 
 class _Functional:
@@ -217,7 +255,9 @@ class _Functional:
         is_view = torch.Tag.inplace_view in getattr(node.target, "tags", ())
         if is_view or name_of(node) in IDLE_IN_PLACE:
             functional = getattr(_ATEN, name_of(node).removesuffix("_"))
-            node.target = getattr(functional, str(node.target).rpartition(".")[2])
+            overload = str(node.target).rpartition(".")[2]
+            # ``transpose_`` has one overload without a name, ``transpose`` has one for numbers.
+            node.target = getattr(functional, overload if overload in functional.overloads() else "int")
         if node in self._bases:
             base = self._bases[node]
             fill = filling(node)
@@ -245,6 +285,8 @@ class _Functional:
         values = self._memory.values
         if is_write(node) or same_view(values[node], values[parent]):
             return source
+        if values[node].dtype != values[parent].dtype:
+            raise WriteNotSupportedError(node)
         if piece := self._piece(node):
             return self._edit.part(source, *piece)
         target = _ATEN.reshape.default if name_of(node) == "view" else node.target
@@ -297,6 +339,8 @@ class _Functional:
         values = self._memory.values
         if is_write(child) or same_view(values[child], values[parent]):
             return new
+        if values[child].dtype != values[parent].dtype:
+            raise WriteNotSupportedError(child)
         if piece := self._piece(child):
             return self._edit.put(source, new, Place(*piece))
         shape = [*values[parent].shape]

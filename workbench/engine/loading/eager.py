@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import io
 import os
+import random
 import socket
 import struct
 import time
@@ -20,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 
 from workbench.engine.evaluation.measures import tensors_of
@@ -60,7 +62,8 @@ class Request:
 
     Attributes:
         runs: The calls of each run, in order.
-        seed: Seed of torch's random numbers in the first run; each further one has the next.
+        seed: Seed of the random numbers of torch, numpy and Python in the first run; each further
+            one has the next.
         change: Relative standard deviation of a random change of all weights and inputs.
         record: Whether to describe the result of every operator of the last call.
     """
@@ -159,7 +162,8 @@ class _Model:
     def run(self, request: Request, number: int) -> Answer:
         """Return the answer for one run of a request."""
         steps = request.runs[number]
-        torch.manual_seed(request.seed + number)
+        for seed in (torch.manual_seed, np.random.seed, random.seed):
+            seed(request.seed + number)
         outputs: list[list[torch.Tensor]] = []
         operators: list[Recorded] = []
         try:

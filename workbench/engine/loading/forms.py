@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MODEL = Place(kind="option", id="model.spec")
 _SHORT = (torch.float16, torch.bfloat16)
+_QUANTIZED = (torch.qint8, torch.quint8, torch.qint32)
 _OBSERVERS = (torch.ao.quantization.ObserverBase, torch.ao.quantization.FakeQuantizeBase)
 _EAGER_QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch.nn.quantized")
 
@@ -37,6 +38,19 @@ def refuse_form(module: torch.nn.Module) -> None:
         if refused := _refused_weight(weight):
             message, hint, code = refused
             raise failure(f"The weight {name} {message}.", hint, _MODEL, code=code)
+        _refuse_values_of(name, weight)
+
+
+def _refuse_values_of(name: str, weight: torch.Tensor) -> None:
+    """Raise for a parameter with NaN or infinity; buffers may be masks of infinity."""
+    is_judged = isinstance(weight, torch.nn.Parameter) and weight.dtype in {torch.float32, torch.float64}
+    if is_judged and not weight.isfinite().all():
+        raise failure(
+            f"The weight {name} has values that are infinite or NaN.",
+            "Load a checkpoint from before the loss diverged, or train again with a lower learning rate.",
+            _MODEL,
+            code="weight-not-finite",
+        )
 
 
 def _refused_part(part: torch.nn.Module) -> tuple[str, str, str] | None:
@@ -145,7 +159,7 @@ def refuse_quantized(program: torch.export.ExportedProgram, name: str) -> None:
 
 
 def refuse_values(program: torch.export.ExportedProgram) -> None:
-    """Raise for sizes or numbers that depend on the data, and for values of half precision.
+    """Raise for sizes or numbers that depend on the data, values of half precision, and functions.
 
     Raises:
         WorkbenchError: the first operation of each kind, with its line.
@@ -153,9 +167,25 @@ def refuse_values(program: torch.export.ExportedProgram) -> None:
     # Branches and what autocast surrounds are graphs of their own.
     graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
     for node in (node for graph in graphs for node in graph.nodes if node.op == "call_function"):
+        if getattr(node.target, "__name__", "") == _FLEXIBLE:
+            raise _flexible_refused(node)
         for value in _values(node.meta.get("val")):
             if error := _refused(node, value):
                 raise error
+
+
+_FLEXIBLE = "flex_attention"
+
+
+def _flexible_refused(node: torch.fx.Node) -> WorkbenchError:
+    line = source_line(node.meta.get("stack_trace"))
+    return failure(
+        f"ExecuTorch has no {_FLEXIBLE}{f', as at {line}' if line else ''}: it takes functions.",
+        "Call torch.nn.functional.scaled_dot_product_attention, with what the functions compute as a "
+        "tensor for attn_mask.",
+        Place(kind="node", id=node.name),
+        code="attention-not-supported",
+    )
 
 
 def _values(value: object) -> Iterator[object]:
@@ -187,6 +217,14 @@ def _refused(node: torch.fx.Node, value: object) -> WorkbenchError | None:
             place,
             code="size-from-data",
         )
+    # Fake tensors of quantized types have the type of their values.
+    if any(given in _QUANTIZED for given in node.args if isinstance(given, torch.dtype)):
+        return failure(
+            f"The result of {where} is a quantized tensor.",
+            "Leave it in float: the workbench quantizes it.",
+            place,
+            code="value-quantized",
+        )
     if value.dtype in _SHORT:
         return failure(
             f"The result of {where} is of {programs.dtype_name(value.dtype)}.",
@@ -195,3 +233,32 @@ def _refused(node: torch.fx.Node, value: object) -> WorkbenchError | None:
             code="value-half-precision",
         )
     return None
+
+
+def refuse_ends(program: torch.export.ExportedProgram) -> None:
+    """Raise for complex inputs, and for outputs that are complex or have no elements.
+
+    Raises:
+        WorkbenchError: the first one.
+    """
+    signature = program.graph_signature
+    ends = [("Input", str(name), i) for i, name in enumerate(signature.user_inputs)]
+    ends += [("Output", str(name), i) for i, name in enumerate(signature.user_outputs)]
+    nodes = {node.name: node for node in program.graph.nodes}
+    for kind, name, position in ends:
+        value = nodes[name].meta.get("val") if name in nodes else None
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            raise failure(
+                f"{kind} {position} of the model is complex; a program takes and returns real numbers.",
+                "Take its parts as the last dimension, x = torch.view_as_complex(parts), and return "
+                "torch.view_as_real(y).",
+                Place(kind="node", id=name),
+                code="value-complex",
+            )
+        if kind == "Output" and isinstance(value, torch.Tensor) and not value.numel():
+            raise failure(
+                f"Output {position} of the model has no elements: {'x'.join(map(str, value.shape))}.",
+                "Leave it out of what forward returns.",
+                Place(kind="node", id=name),
+                code="output-empty",
+            )

@@ -104,6 +104,7 @@ def load_model(model: ModelSource, folder: Path, calibration: DataSource | None 
         returned = user_code.call(function, reference, "model.spec")
     module, inputs = _take_apart(returned, reference.attribute)
     refuse_form(module)
+    _with_plain_weights(module)
     taken = None
     if model.weights:
         taken = load_weights(module, sources.absolute(folder, model.weights))
@@ -214,14 +215,36 @@ def _tensors(inputs: Any, name: str) -> Tensors:
         )
     for position, value in enumerate(inputs):
         if not isinstance(value, torch.Tensor):
+            kind = "None" if value is None else type(value).__name__
             raise failure(
-                f"Example input {position} of {name} is {type(value).__name__}, not a tensor.",
-                f"Wrap the model in a module whose forward takes tensors, and makes or passes the "
-                f"{type(value).__name__} itself.",
+                f"Example input {position} of {name} is {kind}, not a tensor.",
+                f"Wrap the model in a module whose forward takes tensors, and makes or passes {kind} itself.",
                 Place(kind="option", id="model.spec"),
                 code="model-input-not-tensor",
             )
-    return tuple(value.detach().cpu() for value in inputs)
+        if not value.numel():
+            raise failure(
+                f"Example input {position} of {name} has no elements: {_size(value)}.",
+                "Return one of the size that the program gets, with a batch of 1.",
+                Place(kind="option", id="model.spec"),
+                code="model-input-empty",
+            )
+    return tuple(value.detach().cpu().as_subclass(torch.Tensor) for value in inputs)
+
+
+def _size(tensor: torch.Tensor) -> str:
+    return "x".join(map(str, tensor.shape))
+
+
+def _with_plain_weights(module: torch.nn.Module) -> None:
+    """Make plain tensors of weights whose class is the user's, which torch cannot copy."""
+    plain = dict[torch.Tensor, torch.nn.Parameter]()
+    for part in module.modules():
+        for name, weight in part._parameters.items():  # noqa: SLF001 - torch offers no other way
+            if weight is not None and type(weight) is not torch.nn.Parameter:
+                tensor = weight.detach().as_subclass(torch.Tensor)
+                plain.setdefault(weight, torch.nn.Parameter(tensor, requires_grad=False))
+                part._parameters[name] = plain[weight]  # noqa: SLF001
 
 
 def _shapes_of_data(calibration: DataSource | None, folder: Path) -> str:

@@ -73,7 +73,8 @@ class _Recorder(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         line = _user_line(sys._getframe(1))  # noqa: SLF001 - the frames of the caller
         for tensor in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(tensor, torch.Tensor) and not tensor.is_complex():
+            is_plain = isinstance(tensor, torch.Tensor) and not tensor.is_complex()
+            if is_plain and not tensor.is_nested:
                 self._operators.append(described(tensor, line, str(func)))
                 # A write into a view changes the tensor that it is a view of.
                 if tensor._base is not None:  # noqa: SLF001 - no public name

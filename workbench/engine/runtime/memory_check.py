@@ -37,11 +37,13 @@ def check_memory(stage: StageId, memory: TensorMemory) -> None:
     free, needed = free_memory(), needed_bytes(stage, memory)
     if free is None or needed <= free:
         return
+    # The remedy is for all stages, of which later ones may need more.
+    most = max(needed_bytes(later, memory) for later in _COPIES)
     skip = f", leave the stage out (workbench run --skip {stage})" if stage in _LEFT_OUT else ""
     raise failure(
         f"There is not enough memory: {needed / _GB:,.1f} GB are needed at least, and {free / _GB:,.1f} GB "
         f"are free. The largest tensor is {memory.largest}, {memory.largest_bytes / _GB:,.2f} GB.",
-        f"Give a smaller example input, with at most {math.floor(100 * free / needed)}% of the elements"
+        f"Give a smaller example input, with at most {math.floor(100 * free / most)}% of the elements"
         f"{skip}, close other programs, or use a machine with more memory.",
         Place(kind="stage", id=stage),
         code="memory-too-small",

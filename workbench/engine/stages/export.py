@@ -18,9 +18,10 @@ from workbench.engine.fx.functional_writes import WriteNotSupportedError, with_f
 from workbench.engine.fx.modules import name_sources, source_line
 from workbench.engine.fx.output_factors import with_output_factors
 from workbench.engine.fx.output_parts import origins, split_outputs, user_outputs
+from workbench.engine.fx.plain_regions import graphs_of
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.loading.forms import refuse_values
+from workbench.engine.loading.forms import refuse_ends, refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.runtime.memory_check import check_memory
 from workbench.engine.user_code import line_in_user_code, line_of_definition
@@ -96,11 +97,22 @@ def _traced(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
     Raises:
         WorkbenchError: It cannot be exported, or has what the NPU cannot have.
     """
-    program = _without_vmap(loaded.program or _export(loaded, strict=strict))
+    program = loaded.program or _export(loaded, strict=strict)
+    _drop_failed_calls(program)
     _refuse_written_parameters(program)
     _refuse_dynamic_shapes(program)
     refuse_values(program)
+    refuse_ends(program)
     return program
+
+
+def _drop_failed_calls(program: torch.export.ExportedProgram) -> None:
+    """Remove calls that raised an error the model caught, which torch.export records without a value."""
+    for node in reversed(program.graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.returns and not node.users and node.meta.get("val") is None:
+            program.graph.erase_node(node)
+    program.graph_module.recompile()
 
 
 def _with_parts(
@@ -187,7 +199,7 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
     _refuse_reserved_names(loaded.module)
     try:
         with torch.no_grad():
-            return torch.export.export(loaded.module, loaded.inputs, strict=strict)
+            return _without_vmap(torch.export.export(loaded.module, loaded.inputs, strict=strict))
     except Exception as error:
         line = line_in_user_code(error) or _definition_of_output(error, loaded.module)
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
@@ -207,7 +219,8 @@ def _without_vmap(program: torch.export.ExportedProgram) -> torch.export.Exporte
     torch 2.13 records them as functions of ``torch._functorch.predispatch``, which no pass takes;
     decomposing, even nothing, traces through them.
     """
-    targets = (node.target for node in program.graph.nodes if node.op == "call_function")
+    graphs = (part.graph for part in graphs_of(program.graph_module))
+    targets = (node.target for graph in graphs for node in graph.nodes if node.op == "call_function")
     if not any(getattr(target, "__module__", "") == _VMAP for target in targets):
         return program
     return program.run_decompositions({})
@@ -253,11 +266,9 @@ def _remedy(error: Exception) -> str:
             f"torch does not know what is in a {name}: return a tuple or a dict, or write "
             f"torch.export.register_dataclass({name}) below the class, if it is a dataclass."
         )
-    if "fake tensor in the exported program constant's list" in str(error):
-        return (
-            "torch cannot export what this torch.vmap computes: call the function with the whole "
-            "batch, which layers and element-wise operators take as it is."
-        )
+    is_mapped = any(frame.name == _without_vmap.__name__ for frame in frames)
+    if is_mapped or "fake tensor in the exported program constant's list" in str(error):
+        return _UNTRACED
     return "Rewrite the line without data-dependent Python, or use torch.cond."
 
 
@@ -272,6 +283,11 @@ def _definition_of_output(error: Exception, module: torch.nn.Module) -> str:
     return line_of_definition(getattr(sys.modules.get(home), name, type(module).forward))
 
 
+_UNTRACED = (
+    "torch cannot record gradients, writes into .data, threads, nor what some torch.vmap compute: "
+    "write into the tensor itself, call the mapped function with the whole batch, which layers and "
+    "element-wise operators take as it is, and leave gradients out of forward."
+)
 _RECURRENT = "torch/nn/modules/rnn.py"
 _UNKNOWN_OUTPUT = re.compile(r"Found <class '([^']+)'> in output, which is not a known type")
 

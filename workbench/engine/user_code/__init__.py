@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,10 @@ def user_failure(error: BaseException, what: str, where: Place, path: Path | Non
 _USER_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\w+)\n\s*(.*)')
 
 
+# Places of the standard library are not the user's.
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
+
+
 def line_in_user_code(error: BaseException) -> str:
     """Return "file.py, line 12, in forward: <source>" for an error of torch.export, or ""."""
     text = str(error)
@@ -102,7 +107,7 @@ def line_in_user_code(error: BaseException) -> str:
             for f in frames
             if "site-packages" not in f.filename
             and "/workbench/" not in f.filename
-            and not f.filename.startswith("<")
+            and not f.filename.startswith(("<", _STANDARD_LIBRARY))
         ]
     frames_seen = [p for p in frames_seen if "site-packages" not in p[0]] or frames_seen
     if not frames_seen:

@@ -4,7 +4,9 @@ ExecuTorch 1.5.1
 (``backends/arm/tosa/partitioner.py``) keeps the parts' names in a set of strings: its order is
 another one in every process, and with it that of operators between several parts. It also leaves a
 change of shape in a part that is made between a dequantize and an operator on the CPU, such as that
-of a convolution without a batch: the part then declares a float output and writes integers.
+of a convolution without a batch: the part then declares a float output and writes integers. It takes
+filled tensors of int64 that an operator on the CPU reads, as places of ``scatter``: the part then
+declares 64 bits for each, and writes 32.
 """
 
 import operator
@@ -36,14 +38,15 @@ class OrderedPartitioner(EthosUPartitioner):
     def _detag_boundary_nodes(
         self, module: GraphModule, tag: str, reporter: Any, detag_first_fp_node: bool = True
     ) -> None:
-        """Remove the mark also from what ends a part with a float value."""
+        """Remove the mark also from what ends a part with a float value, or with one of 64 bits."""
         super()._detag_boundary_nodes(module, tag, reporter, detag_first_fp_node)
         removed = False
         for node in reversed(module.graph.nodes):
             inside = any(user.meta.get("delegation_tag") == tag for user in node.users)
-            if node.meta.get("delegation_tag") != tag or inside or not _is_float(node):
+            kind = _unwritten(node)
+            if node.meta.get("delegation_tag") != tag or inside or not kind:
                 continue
-            reporter.report_reject(node, "Its result is read in float, outside of the NPU.")
+            reporter.report_reject(node, f"Its result is read in {kind}, outside of the NPU.")
             del node.meta["delegation_tag"]
             removed = True
         if removed:
@@ -81,9 +84,12 @@ class _CorrectedSupport(OperatorSupportBase):
         return not reason
 
 
-def _is_float(node: Any) -> bool:
-    """Return whether a node has one float result; passes need all results of a split together."""
-    if node.target is operator.getitem:
-        return False
+def _unwritten(node: Any) -> str:
+    """Return the type of a node's one result if the NPU writes none of it: float or int64; else "".
+
+    Passes need all results of a split together.
+    """
     value = node.meta.get("val")
-    return isinstance(value, torch.Tensor) and value.is_floating_point()
+    if node.target is operator.getitem or not isinstance(value, torch.Tensor):
+        return ""
+    return "float" if value.is_floating_point() else "int64" * (value.dtype == torch.int64)

@@ -80,9 +80,20 @@ def _taken(write: Writer, x: fx.Node, dim: int, places: list[int]) -> fx.Node | 
     return product_along(write, x, dim, weight, "selection")
 
 
+def _put(write: Writer, x: fx.Node, index: fx.Node, source: fx.Node, accumulate: bool = False) -> fx.Node:
+    """Write a write to places of the flattened tensor, whose index may have 32 bits as one by index."""
+    flat, places, values = (write(_ATEN.reshape.default, tensor, [-1]) for tensor in (x, index, source))
+    if accumulate:
+        changed = write(_ATEN.index_add.default, flat, 0, places, values)
+    else:
+        changed = write(_ATEN.index_put.default, flat, [places], values)
+    return write(_ATEN.reshape.default, changed, [*x.meta["val"].shape])
+
+
 # For all devices, and for U55 and U65, where the others have an operator.
 TAKEN: dict[Any, Any] = {
     _ATEN.take.default: _by_places,
+    _ATEN.put.default: _put,
     _ATEN._upsample_nearest_exact2d.vec: nearest,  # noqa: SLF001
 }
 SELECTIONS: dict[Any, Any] = {
