@@ -39,7 +39,7 @@ STAGES: tuple[Stage, ...] = (
         (),
         ("model",),
         ("torch", "executorch"),
-        4,
+        5,
         _entry("import_model"),
     ),
     Stage(
