@@ -142,6 +142,7 @@ ROWS: tuple[Row, ...] = (
         ),
     ),
     *_rows("flips_of_copies", f"{_DELEGATE}flipped_product", device="ethos-u85-2048"),
+    *_rows("functions_of_sums", f"{_DELEGATE}factorized", device=U85),
     *_rows("padded_pools", f"{_DELEGATE}wide_padded_pool", device=U85),
     *_rows("clamps_over_rows", f"{_DELEGATE}clamped_batch", device=U65),
     *_rows("clamps_over_rows", f"{_DELEGATE}summed_rows", device=U85),
