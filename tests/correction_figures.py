@@ -84,7 +84,14 @@ ROWS: tuple[Row, ...] = (
         f"{_CORRECTED}small_values",
         *(
             f"{_UNSEEN}{name}"
-            for name in ("normed_layers", "rotary_gates", "soft_argmax", "capsules", "normed_residual")
+            for name in (
+                "normed_layers",
+                "rotary_gates",
+                "soft_argmax",
+                "capsules",
+                "normed_residual",
+                "pairwise_products",
+            )
         ),
         **_WIDE,
         device=U85,

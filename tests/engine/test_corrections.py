@@ -20,7 +20,7 @@ U55, U85 = "ethos-u55-128", "ethos-u85-256"
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
     made = Engine(tmp_path_factory.mktemp("corrections"))
-    for name in ("corrected_networks.py", "delegate_networks.py", BESIDE):
+    for name in ("corrected_networks.py", "delegate_networks.py", "unseen_networks.py", BESIDE):
         shutil.copy(FOLDER / name, made.folder)
     yield made
     made.close()
@@ -210,6 +210,16 @@ def test_that_grids_of_small_activations_have_head_room(engine):
     assert all(row.scale == 2**-12 or part < 0.126 for row, part in zip(rows, parts, strict=True))
     assert rows[-1].scale < 2**-18
     assert max(row.scale for row in rows) == 2**-12
+
+
+def test_that_wide_16_bit_grids_cover_half_as_much_again_as_was_seen(engine):
+    made = network("unseen_networks.py:pairwise_products", "a16w8", U85)
+    assert engine.run(made, "calibrate") == "done", engine.failure
+    rows = [r for r in engine.result(made, "calibrate").ranges if r.kind == "activation"]
+    wide = [row for row in rows if row.scale > 2**-12]
+    assert wide
+    for row in wide:
+        assert max(-row.minimum, row.maximum) / (row.scale * row.qmax) == pytest.approx(1 / 1.5, rel=0.01)
 
 
 @pytest.mark.slow

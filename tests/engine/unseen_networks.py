@@ -107,6 +107,16 @@ def capsules():
     return _made(build, 1, 3, 16, 16)
 
 
+def pairwise_products():
+    """A factorization machine: its sums of squares have a range above that of stock's least step."""
+
+    def run(self, x):
+        rows = self.rows(x)
+        return 0.5 * (rows.sum(1).square() - rows.square().sum(1)).sum(-1, keepdim=True)
+
+    return _made(lambda: _Net(run, rows=nn.Linear(6, 6)), 2, 5, 6)
+
+
 def masked_attention():
     """Causal attention, with a mask of minus infinity."""
 
