@@ -349,11 +349,10 @@ class DeliverablesController(QObject):
         from workbench.report import page
 
         document = self._context.document
-        if document.project is None:
+        if document.opened_project is None:
             return
-        path = document.path or document.folder / "untitled.qwb"
         try:
-            text = page(document.project, path, self._context.session.cache)
+            text = page(document.opened_project, self._context.session.cache)
             write_file(target, text.encode())
         except OSError as error:
             message = f"The report cannot be written: {error.strerror or error}."

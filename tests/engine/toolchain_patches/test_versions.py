@@ -10,6 +10,7 @@ import pytest
 
 from workbench import disk_cache, doctor, toolchain_versions
 from workbench.api.summary import summary
+from workbench.project.opened import OpenProject
 from workbench.protocol import LogLine, Shutdown, decode_event, encode_command
 from workbench.toolchain_versions import status
 
@@ -67,7 +68,7 @@ def test_that_the_doctor_finds_it() -> None:
 def test_that_a_run_reports_it(tmp_path: Path) -> None:
     from tests.fakes.projects import make_project
 
-    document = summary(make_project(), tmp_path, [], {}, None)
+    document = summary(OpenProject(make_project(), tmp_path), [], {}, None)
     assert document["acceleration"]["active"] is False
     assert "python 3.13" in document["acceleration"]["reason"]
 

@@ -32,10 +32,10 @@ from workbench.targets.formats.operators import FUSED, NOT_IN_TABLE, OPERATORS, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from workbench.engine.runtime.context import StageContext
     from workbench.project.model import Project
+    from workbench.project.opened import OpenProject
 
 
 _PRODUCTS = frozenset({"matmul", "bmm"})
@@ -315,11 +315,11 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
     return annotations
 
 
-def qat_model(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedQatModel:
+def qat_model(floating: fx.GraphModule, opened: OpenProject) -> EmulatedQatModel:
     """Return the float program with its formats, to be trained."""
     return EmulatedQatModel(
         floating,
-        lambda module: convert(prepare(module, rules_of(project, folder)), fold=False),
+        lambda module: convert(prepare(module, rules_of(opened)), fold=False),
         lambda node: node.target is quantize_per_format,
     )
 

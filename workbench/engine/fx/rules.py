@@ -11,11 +11,10 @@ from workbench.project.rules import ModuleRef, NodeRef, by_strength, matches_nod
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import fx
 
     from workbench.project.model import Project, Rule
+    from workbench.project.opened import OpenProject
     from workbench.targets.base import Reason
 
 
@@ -49,13 +48,13 @@ class GraphRules:
                 self.won[node] = precise[0]
 
 
-def rules_of(project: Project, folder: Path) -> GraphRules:
+def rules_of(opened: OpenProject) -> GraphRules:
     """Return the project's rules for a graph; plug-ins are not supported.
 
     Raises:
         WorkbenchError: rules assign configs that the target does not support.
     """
-    del folder
+    project = opened.project
     target, problems = target_of(project.target.id), []
     for rule in (r for r in project.rules if r.enabled and not r.keeps_off):
         if refusal := target.refusal(project.target, project.config_of(rule), rule.kind):

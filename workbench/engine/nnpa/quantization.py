@@ -35,11 +35,11 @@ from workbench.targets.nnpa.products import ON_CPU, OPERATION_TYPES, OTHER, UNRU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from workbench.engine.fx.rules import GraphRules
     from workbench.engine.runtime.context import StageContext
     from workbench.project.model import Project
+    from workbench.project.opened import OpenProject
     from workbench.results import FormatMemory
 
 
@@ -426,10 +426,10 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
     return annotations
 
 
-def qat_model(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedQatModel:
+def qat_model(floating: fx.GraphModule, opened: OpenProject) -> EmulatedQatModel:
     """Return the float program with its int8 products, for training."""
     return EmulatedQatModel(
         floating,
-        lambda module: convert(prepare(module, rules_of(project, folder)), fold=False),
+        lambda module: convert(prepare(module, rules_of(opened)), fold=False),
         lambda node: node.target is nnpa_matmul,
     )

@@ -83,9 +83,7 @@ class _Training:
         study.report(0, options.epochs, "preparing")
         teacher = _float_module(context, device)
         refuse_memory(teacher, calibration_samples(context), "Training", "training")
-        self._qat_model = toolchain_of(context).qat_model(
-            _start(context, device), context.project, context.folder
-        )
+        self._qat_model = toolchain_of(context).qat_model(_start(context, device), context.opened)
         if not self._qat_model.parameters:
             raise failure(
                 "The model has no weights to train.",

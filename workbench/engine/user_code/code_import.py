@@ -59,18 +59,17 @@ class _State:
 _state = _State()
 
 
-def install_allowed(project: Project, folder: Path, digest: str) -> None:
+def install_allowed(opened: OpenProject, digest: str) -> None:
     """Install the code of a project if it is the code that was allowed.
 
     Args:
-        project: The project.
-        folder: The folder of its relative paths.
+        opened: The project.
         digest: The digest of the code that was allowed; "" for none.
 
     Raises:
         WorkbenchError: the project has other code.
     """
-    code = named_code(OpenProject(project, folder))
+    code = named_code(opened)
     if code.digest != digest:
         raise failure(
             "The project's code is not the code that was allowed to run.",
@@ -78,7 +77,7 @@ def install_allowed(project: Project, folder: Path, digest: str) -> None:
             code="code-not-trusted",
         )
     install(code)
-    _state.project = project
+    _state.project = opened.project
 
 
 def allowed() -> dict[str, Any] | None:
