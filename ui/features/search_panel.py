@@ -266,7 +266,7 @@ class SearchPanel(Panel):
             return None
         result = result.model_copy(update={"limits": self.limits.chosen()})
         judged = [
-            c.model_copy(update={"is_within": bool(c.figures and result.enforced.hold(c.figures))})
+            c.model_copy(update={"is_within": bool(c.figures and result.enforced.are_met(c.figures))})
             for c in result.candidates
         ]
         return result.model_copy(update={"candidates": tuple(judged)})

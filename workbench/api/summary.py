@@ -82,10 +82,10 @@ def summary(
         "project": project.name,
         "toolchain": project.toolchain,
         "tools": tools_of(project.toolchain),
-        "acceleration": status(proof_versions(project.toolchain), wanted=accelerate).model_dump(),
+        "acceleration": status(proof_versions(project.toolchain), is_enabled=accelerate).model_dump(),
         "stages": stages,
+        "warnings": list(_warnings(folders)),
     }
-    document["warnings"] = list(_warnings(folders))
     if answers is not None:
         document["gate"] = answers.gate.model_dump(mode="json")
         document["accuracy"] = answers.accuracy.model_dump(mode="json")

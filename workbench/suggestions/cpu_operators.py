@@ -12,7 +12,7 @@ from workbench.pipeline.resolution import resolve_graph
 from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
+from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_enabled
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def switch_on_corrections(project: Project, left: Left) -> Iterator[Suggestion]:
             and operator.origin is not None
             and operator_name(operator.origin.op) in operators
         ]
-        if not chosen or is_wanted(correction, project.target.options):
+        if not chosen or is_enabled(correction, project.target.options):
             continue
         row = CORRECTIONS_BY_ID[correction]
         yield _of_config(
@@ -126,7 +126,7 @@ def _loses_its_clamp(project: Project, operator: Operator) -> bool:
     """Return whether an operator is better kept in float: quantized, it may lose its clamp."""
     origin = operator.origin
     is_clamp = origin is not None and operator_name(origin.op) in _CLAMPS
-    return is_clamp and not is_wanted("keep_relu_clamps", project.target.options)
+    return is_clamp and not is_enabled("keep_relu_clamps", project.target.options)
 
 
 _CLAMPS = ("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp")
@@ -162,7 +162,7 @@ def widen_magnitudes(project: Project, left: Left, program: GraphSnapshot) -> It
     8 bits do not hold the squares of a spectrum, nor its zero frequency beside the others, so that
     such a transform stays in float on the CPU.
     """
-    if not is_wanted("plain_operators", project.target.options):
+    if not is_enabled("plain_operators", project.target.options):
         return
     names = dict[str, None]()
     for operator in left.operators:

@@ -79,6 +79,6 @@ def test_that_a_run_reports_accelerations_that_are_on_or_turned_off(
     monkeypatch.setattr(disk_cache, "folder", lambda: tmp_path)
     monkeypatch.setattr(toolchain_versions, "versions", lambda: toolchain_versions.PROVEN[0])
     assert status().model_dump() == {"active": True, "reason": ""}
-    off = status(wanted=False)
+    off = status(is_enabled=False)
     assert not off.active
     assert "--no-acceleration" in off.reason

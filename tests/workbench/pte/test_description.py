@@ -38,7 +38,7 @@ def everything(data: bytes) -> None:
                     blocks = vela_stream.blocks(delegate.data)
                     commands = vela_stream.commands(blocks)
                     if commands is not None:
-                        npu_commands.made_for(commands)
+                        npu_commands.target_of_commands(commands)
                         stream = npu_commands.decode(commands)
                         list(npu_commands.listing(stream))
                         ports = (vela_stream.ports(blocks, s) for s in ("inputs", "outputs"))

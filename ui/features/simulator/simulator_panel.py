@@ -40,7 +40,7 @@ from ui.shared.theme import Theme
 from ui.shared.wrapping_row import FlowRow
 from ui.state.jobs import Job
 from ui.state.selection import Selected
-from workbench.deploy.emulation.proofs import KeptProof, kept_proof
+from workbench.deploy.emulation.proofs import KeptProof, stored_proof
 from workbench.deploy.simulators.compatibility import Setup, read_runner, runner_for
 from workbench.deploy.simulators.discovery import (
     BoardLink,
@@ -397,7 +397,7 @@ class SimulatorPanel(ResultPanel):
         )
         self.machine.render_board(settings.board)
         program = self._program()
-        proof = kept_proof(Path(settings.firmware), program) if settings.firmware and program else None
+        proof = stored_proof(Path(settings.firmware), program) if settings.firmware and program else None
         has_failed = proof is None and self._tried == (settings.firmware, program)
         self.machine.render_firmware(
             settings.firmware, proof, has_failed=has_failed, has_program=program is not None

@@ -271,11 +271,11 @@ def refusal(
         report: Called with the part of the lowering that is done and what is done next.
     """
 
-    def told(done: int, total: int | None, message: str) -> None:
+    def report_progress(done: int, total: int | None, message: str) -> None:
         context.check_cancelled()
         report(done / (total or 1), message)
 
-    progress = _Progress(told)
+    progress = _Progress(report_progress)
     choice = target_of(context.project.target.id).complete(context.project.target)
     check = kept_off(context, off)
     try:

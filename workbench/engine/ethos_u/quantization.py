@@ -20,7 +20,7 @@ from workbench.engine.ethos_u.corrections.quantizer import CorrectingQuantizer
 from workbench.engine.ethos_u.refusals import modules_by_operator, preparing_failed
 from workbench.engine.ethos_u.trained_norms import prepare_norms
 from workbench.engine.fx import programs
-from workbench.engine.quantization.executorch_configs import arm_config, stock_config
+from workbench.engine.quantization.executorch_configs import arm_config, factory_config
 from workbench.engine.quantization.plugins import Plugins
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.training.model import QatModel
@@ -338,5 +338,5 @@ def _labels(project: Project) -> dict[str, str]:
     for rule in project.rules:
         config = None if rule.keeps_off else project.config_of(rule)
         if isinstance(config, QuantConfig):
-            names.setdefault(str(stock_config(config).label), project.label_of(rule))
+            names.setdefault(str(factory_config(config).label), project.label_of(rule))
     return names

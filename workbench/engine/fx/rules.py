@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 class GraphRules:
     """The project's rules and their results: the deciding rule of a node, and the quantizing one.
 
-    ``told`` holds the reason why a matched node is not quantized, or notes on a quantized one;
+    ``reasons`` holds the reason why a matched node is not quantized, or notes on a quantized one;
     ``kept_off`` are the nodes that rules keep off the device.
     """
 
     project: Project
     won: dict[fx.Node, Rule] = field(default_factory=dict)
     placed: dict[fx.Node, Rule] = field(default_factory=dict)
-    told: dict[fx.Node, Reason] = field(default_factory=dict)
+    reasons: dict[fx.Node, Reason] = field(default_factory=dict)
     kept_off: set[fx.Node] = field(default_factory=set)
 
     def decide(self, graph: fx.Graph) -> None:

@@ -128,13 +128,13 @@ class DeviceToolchain(CompilingToolchain, Protocol):
     def refusal(
         self,
         context: StageContext,
-        kept_off: Sequence[tuple[str, str]],
+        cpu_only: Sequence[tuple[str, str]],
         report: Callable[[float, str], None],
         /,
     ) -> str:
         """Return why the quantized program cannot be compiled with this kept off the NPU.
 
-        "" if it can be compiled. ``kept_off`` are rule kinds and matches; ``report`` takes the
+        "" if it can be compiled. ``cpu_only`` are rule kinds and matches; ``report`` takes the
         part of the compilation that is done and what is done next.
         """
         ...
