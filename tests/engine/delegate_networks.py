@@ -592,3 +592,8 @@ def dilated_parts():
     dilated = {"padding": 3, "dilation": 3}
     layers = (nn.Conv1d(8, 8, 1), nn.Conv1d(4, 4, 3, **dilated), nn.Conv1d(8, 8, 3, **dilated, groups=2))
     return _made(run, (1, 8, 20), *layers)
+
+
+def factorized():
+    """Products of pairs of factors, as factorization machines sum them."""
+    return _made(lambda x: x.sum(1).pow(2) - x.pow(2).sum(1), (2, 5, 4))

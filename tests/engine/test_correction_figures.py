@@ -12,7 +12,8 @@ KEPT = json.loads(figures.KEPT.read_text("utf-8"))
 AGAIN = [
     row
     for row in figures.ROWS
-    if row.correction in {"keep_relu_clamps", "fine_steps", "fine_tables", "foldable_norms"}
+    if row.correction
+    in {"keep_relu_clamps", "fine_steps", "fine_tables", "foldable_norms", "logarithms_of_sums"}
 ]
 
 

@@ -109,6 +109,7 @@ SLOW = [
     ("channel_statistics", "a8w8", U65, "joined_computed"),
     ("padded_largest", "a8w8", U85, "joined_computed"),
     ("largest_before_rows", "a8w8", U55, "joined_computed"),
+    ("factorized", "a8w8", U85, "functions_of_sums"),
     ("function_twice", "a8w8", U55, "twins_with_own_grids"),
     ("function_twice", "a16w8", U65, "twins_with_own_grids"),
     ("least_with_place", "a8w8", U55, "minima_from_maxima"),

@@ -177,3 +177,27 @@ def mean_of_chosen():
         return (self.layer(x) * chosen).sum(1) / chosen.sum(1).clamp(min=1e-6)
 
     return _made(lambda: _Net(run, layer=nn.Linear(8, 4)), 1, 3, 8)
+
+
+def similarities():
+    """Logarithms of probabilities over rows and over columns of scaled similarities, as CLIP has them."""
+
+    def run(self, x):
+        scores = 14 * functional.normalize(self.first(x), dim=-1) @ functional.normalize(self.others).t()
+        return functional.log_softmax(scores, 0), functional.log_softmax(scores, 1)
+
+    return _made(lambda: _Net(run, first=nn.Linear(8, 16), others=torch.randn(4, 16)), 4, 8)
+
+
+def sure_classes():
+    """Logarithms of the probabilities of classes, most of which are small."""
+    return _made(
+        lambda: _Net(lambda s, x: functional.log_softmax(4 * s.layer(x), -1), layer=nn.Linear(8, 10)), 3, 8
+    )
+
+
+def even_classes():
+    """Logarithms of the probabilities of classes that are nearly alike."""
+    return _made(
+        lambda: _Net(lambda s, x: functional.log_softmax(s.layer(x), -1), layer=nn.Linear(8, 10)), 3, 8
+    )

@@ -39,7 +39,7 @@ STAGES: tuple[Stage, ...] = (
         (),
         ("model",),
         ("torch", "executorch"),
-        4,
+        5,
         _entry("import_model"),
     ),
     Stage(
@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "improvers"),
         ("torchao", "executorch"),
-        22,
+        23,
         _entry("prepare"),
     ),
     Stage(
@@ -92,7 +92,7 @@ STAGES: tuple[Stage, ...] = (
         ("convert",),
         ("target.compile", "rules.placing", "board.placements"),
         ("executorch", "ethos-u-vela", "onnx", "onnxscript"),
-        35,
+        36,
         _entry("lower"),
     ),
     Stage(

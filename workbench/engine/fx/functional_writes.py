@@ -69,7 +69,7 @@ def _refuse(program: torch.export.ExportedProgram) -> None:
     for part in graphs_of(program.graph_module):
         for node in part.graph.nodes:
             schema = getattr(node.target, "_schema", None)
-            is_of_lists = name_of(node).startswith("_foreach_") and schema.is_mutable
+            is_of_lists = schema is not None and schema.is_mutable and "_foreach_" in schema.name
             if name_of(node) in _RESIZING or is_of_lists:
                 raise WriteNotSupportedError(node)
 

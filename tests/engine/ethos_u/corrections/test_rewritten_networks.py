@@ -229,3 +229,10 @@ def test_that_transposed_convolutions_in_groups_and_alone_are_computed(target):
         (nn.ConvTranspose2d(3, 4, (4, 3), (2, 3), (1, 0), (0, 2)), (2, 3, 6, 5)),
     ):
         assert decibel(module.eval(), torch.randn(shape), target=target) > 100
+
+
+@for_each("dim", [0, 1, -1])
+def test_that_logarithms_of_probabilities_are_those_of_the_model(dim):
+    torch.manual_seed(0)
+    module = Network(lambda p, x: functional.log_softmax(20 * p[0](x), dim), nn.Linear(8, 5))
+    assert decibel(module, torch.randn(3, 4, 8)) > 100

@@ -23,8 +23,16 @@ from torch import fx
 
 from .lowering import Delegate
 from .tosa_nodes import (
+    ACTIVATIONS,
+    CONVOLUTIONS,
     IMAGE_RANK,
+    IN_PLACE,
+    JOINING,
+    MOVING,
+    NOT_JOINED,
+    SUMS_AND_MAXIMA,
     TOSA,
+    WINDOWED,
     computed_as_rows,
     copied_before,
     flattened,
@@ -36,32 +44,17 @@ from .tosa_nodes import (
     reshaped,
     sizes_constant,
     source_of,
-    strides_of,
     swap_with_layout,
 )
+from .tosa_slices import (
+    MOST_STRIDE,
+    has_several_outputs,
+    is_convolved_in_other_images,
+    is_repeated_in_a_chain,
+    loses_its_offset,
+)
 
-_MOVING = (TOSA.TRANSPOSE.default, TOSA.REVERSE.default)
-_IN_PLACE = (TOSA.TRANSPOSE.default, TOSA.RESHAPE.default, TOSA.RESCALE.default)
-_JOINING = (TOSA.CONCAT.default, TOSA.PAD.default)
-_CONVOLUTIONS = (
-    TOSA.CONV2D.default,
-    TOSA.CONV3D.default,
-    TOSA.DEPTHWISE_CONV2D.default,
-    TOSA.TRANSPOSE_CONV2D.default,
-    TOSA.MATMUL.default,
-)
-_ACTIVATIONS = (TOSA.CLAMP.default, TOSA.TABLE.default)
 _EDGE = exir_ops.edge.aten
-_SUMS_AND_MAXIMA = (
-    TOSA.REDUCE_SUM.default,
-    TOSA.REDUCE_MAX.default,
-    TOSA.REDUCE_MIN.default,
-    # What they are with ExecuTorch 1.4 until the program is written.
-    _EDGE.sum.dim_IntList,
-    _EDGE.amax.default,
-    _EDGE.amin.default,
-)
-_READING_SLICES = (TOSA.TRANSPOSE_CONV2D.default, TOSA.MATMUL.default, *_SUMS_AND_MAXIMA)
 
 
 def sums_of_one_dimension(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
@@ -170,7 +163,7 @@ def rescales_joined(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     del delegate
     known: dict[str, fx.Node] = {}
     for node in list(graph.nodes):
-        if node.target != TOSA.RESCALE.default or node.args[0].target not in _CONVOLUTIONS:
+        if node.target != TOSA.RESCALE.default or node.args[0].target not in CONVOLUTIONS:
             continue
         first = known.setdefault(f"{node.args} {node.kwargs}", node)
         if first is not node:
@@ -239,9 +232,9 @@ def slices_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     """
     for node in list(graph.nodes):
         if node.target == TOSA.SLICE.default:
-            is_lost = _loses_its_offset(node) or (not delegate.is_u55 and _is_repeated_in_a_chain(node))
+            is_lost = loses_its_offset(node) or (not delegate.is_u55 and is_repeated_in_a_chain(node))
         else:
-            is_lost = node.target == TOSA.PAD.default and _is_convolved_in_other_images(node)
+            is_lost = node.target == TOSA.PAD.default and is_convolved_in_other_images(node)
         if is_lost:
             readers = list(node.users)
             if copied := copied_before(graph, node, readers[0]):
@@ -265,9 +258,9 @@ def joined_computed(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
     """
     for node in list(graph.nodes):
-        if node.target not in _JOINING:
+        if node.target not in JOINING:
             continue
-        inputs = node.all_input_nodes[:1] if node.target in _JOINING[1:] else node.args[0]
+        inputs = node.all_input_nodes[:1] if node.target in JOINING[1:] else node.args[0]
         for value in dict.fromkeys(inputs):
             if _loses_its_place(value, delegate.is_u55) and (copied := copied_before(graph, value, node)):
                 node.replace_input_with(value, copied)
@@ -288,11 +281,38 @@ def flips_of_copies(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
         if delegate.is_u55 or node.target != TOSA.REVERSE.default:
             continue
         value: Any = node.args[0]
-        if source_of(value, _IN_PLACE).target == TOSA.MATMUL.default and (
+        if source_of(value, IN_PLACE).target == TOSA.MATMUL.default and (
             copied := copied_before(graph, value, node)
         ):
             node.replace_input_with(value, copied)
             yield node.name
+
+
+def functions_of_sums(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
+    """Copy functions of sums before they meet another sum.
+
+    Fault: For U85 Vela computes a function of a sum and an operator on it and another sum in a
+        chain. It lays the other sum out in the shape in which it was summed, and takes memory for
+        the shape that the operator has: the next tensor is written over it, or it lies beyond the
+        memory.
+    Instead: The function is copied before the operator reads it, which costs the cycles of the
+        copy.
+    Right because: The copy is a maximum over windows of one element, which is the element.
+    Network: x.sum(1).pow(2) - x.pow(2).sum(1) in a8w8 for U85, as in factorization machines
+    Tools: executorch 1.5.1, ethos-u-vela 5.1.0
+    """
+    for node in list(graph.nodes):
+        if delegate.is_u55 or node.target not in _OF_TWO_VALUES or not _meet_as_sums(node):
+            continue
+        for side in node.args[:2]:
+            reader, value = node, side
+            while value.meta["val"].dtype == torch.int32:
+                reader, value = value, value.args[0]
+            is_function = source_of(value, IN_PLACE).target in (*_OF_TWO_VALUES, *ACTIVATIONS[1:])
+            if is_function and (copied := copied_before(graph, value, reader)):
+                reader.replace_input_with(value, copied)
+                yield node.name
+                break
 
 
 def padded_pools(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
@@ -309,7 +329,7 @@ def padded_pools(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
         if delegate.is_u55 or node.target != TOSA.MAX_POOL2D.default:
             continue
         value, kernel, strides, pads = node.args
-        if max(strides) > _MOST_STRIDE and any(pads):
+        if max(strides) > MOST_STRIDE and any(pads):
             with graph.inserting_before(node):
                 padded = padded_image(graph, value, pads)
             node.args = (padded, kernel, strides, [0, 0, 0, 0])
@@ -338,7 +358,7 @@ def clamps_over_rows(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     """
     del delegate
     for node in list(graph.nodes):
-        if node.target not in _ACTIVATIONS:
+        if node.target not in ACTIVATIONS:
             continue
         if _moved_to_rows(graph, node):
             yield node.name
@@ -365,7 +385,7 @@ def activations_before_layouts(graph: fx.Graph, delegate: Delegate) -> Iterator[
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
     """
     for node in list(graph.nodes):
-        if node.target not in _ACTIVATIONS:
+        if node.target not in ACTIVATIONS:
             continue
         value: Any = node.args[0]
         is_in_steps = value.meta["val"].dtype == torch.int8 or not delegate.is_u55
@@ -400,6 +420,37 @@ def clamps_before_transposes(graph: fx.Graph, delegate: Delegate) -> Iterator[st
             yield node.name
 
 
+_BEHIND_SUMS = (*IN_PLACE, TOSA.SLICE.default, TOSA.TABLE.default)
+_OF_TWO_VALUES = (
+    TOSA.ADD.default,
+    TOSA.SUB.default,
+    TOSA.MUL.default,
+    TOSA.MAXIMUM.default,
+    TOSA.MINIMUM.default,
+)
+
+
+def _meet_as_sums(node: fx.Node) -> bool:
+    """Return whether an operator reads two sums that Vela computes in another shape than its own."""
+    sums = [_sum_behind(value) for value in node.args[:2]]
+    if sums[0] is sums[1] or any(value.target != TOSA.REDUCE_SUM.default for value in sums):
+        return False
+    is_turned = any(
+        value.kwargs["axis"] != value.meta["val"].dim() - 1 or image_of(value) != image_of(node)
+        for value in sums
+    )
+    return is_turned and any(source_of(value, _BEHIND_SUMS) in sums for value in node.args[:2])
+
+
+def _sum_behind(value: Any) -> fx.Node:
+    """Return what a value is computed from by functions and with constants."""
+    value = source_of(value, _BEHIND_SUMS)
+    if value.target not in _OF_TWO_VALUES:
+        return value  # type: ignore[no-any-return]
+    computed = [side for side in value.args[:2] if source_of(side, IN_PLACE).op == "call_function"]
+    return _sum_behind(computed[0]) if len(computed) == 1 else value
+
+
 def _is_transpose(node: Any) -> bool:
     return isinstance(node, fx.Node) and node.target == TOSA.TRANSPOSE.default
 
@@ -409,87 +460,27 @@ def _is_constant(program: Any, node: fx.Node) -> bool:
     return is_param_node(program, node) and not node.meta.get("is_input", False)
 
 
-def _loses_its_offset(value: fx.Node) -> bool:
-    """Return whether an operator that reads a slice, also in another layout, reads wrongly."""
-    return any(
-        _loses_its_offset(reader) if reader.target in _IN_PLACE else _reads_wrongly(reader)
-        for reader in value.users
-    )
-
-
-def _is_repeated_in_a_chain(value: fx.Node) -> bool:
-    """Return whether an operator behind another one on elements repeats a slice that it reads."""
-    for reader in value.users:
-        if reader.target in _IN_PLACE[1:]:
-            if _is_repeated_in_a_chain(reader):
-                return True
-        elif reader.target not in _NOT_JOINED and reader.op == "call_function":
-            others = [other for other in reader.all_input_nodes if other is not value]
-            is_smaller = value.meta["val"].numel() < reader.meta["val"].numel()
-            if is_smaller and any(source_of(o, _IN_PLACE).op == "call_function" for o in others):
-                return True
-    return False
-
-
-def _is_convolved_in_other_images(value: fx.Node) -> bool:
-    """Return whether a convolution reads a padding with zeros as images of another shape."""
-    if value.kwargs.get("value", 0) != 0:
-        return False
-    readers = list(value.users)
-    for reader in readers:
-        if reader.target == TOSA.RESHAPE.default:
-            readers.extend(reader.users)
-        elif reader.target in _WINDOWED:
-            source: Any = reader.args[0]
-            if image_of(source) != image_of(value):
-                return True
-    return False
-
-
-def _reads_wrongly(reader: fx.Node) -> bool:
-    """Return whether an operator reads a slice with a wrong offset or shape."""
-    if reader.target == TOSA.DEPTHWISE_CONV2D.default and _has_several_outputs(reader):
-        return True
-    if reader.target in _CONVOLUTIONS and reader.meta["val"].shape[0] > 1:
-        return True
-    if reader.target in _WINDOWED and max(reader.args[5]) > _MOST_DILATION:
-        return True
-    return reader.target in _READING_SLICES or max(strides_of(reader)) > _MOST_STRIDE
-
-
-# Vela splits windows with a larger stride for U85; U55 and U65 leave them to the CPU.
-_MOST_STRIDE = 3
-# Vela writes a larger dilation as a larger kernel with zeros.
-_MOST_DILATION = 2
-_WINDOWED = (TOSA.CONV2D.default, TOSA.DEPTHWISE_CONV2D.default)
-
-
 def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
     """Return whether the operator of a value would write it at a wrong place."""
-    product = source_of(value, (*_IN_PLACE, TOSA.CLAMP.default))
+    product = source_of(value, (*IN_PLACE, TOSA.CLAMP.default))
     if product.target in _EXTREMES:
         return True
     if product.target == TOSA.MATMUL.default:
         return is_u55 and value.meta["val"].dim() >= IMAGE_RANK
     if _is_turned_in_other_images(value):
         return True
-    maker = source_of(value, (*_IN_PLACE, *_ACTIVATIONS))
+    maker = source_of(value, (*IN_PLACE, *ACTIVATIONS))
     if maker.target == TOSA.RESIZE.default:
         return is_u55
-    return bool(maker.target == TOSA.DEPTHWISE_CONV2D.default and _has_several_outputs(maker))
+    return bool(maker.target == TOSA.DEPTHWISE_CONV2D.default and has_several_outputs(maker))
 
 
 _EXTREMES = (TOSA.REDUCE_MAX.default, TOSA.REDUCE_MIN.default)
 
 
-def _has_several_outputs(node: fx.Node) -> bool:
-    """Return whether a depthwise convolution has several outputs a channel."""
-    return bool(node.args[0].meta["val"].shape[-1] != node.meta["val"].shape[-1])
-
-
 def _is_behind_deep_layout(value: fx.Node) -> bool:
     """Return whether a value comes from a transpose of five dimensions or more, or of several images."""
-    layout = source_of(value, _IN_PLACE[1:])
+    layout = source_of(value, IN_PLACE[1:])
     if not _is_transpose(layout):
         return False
     shape = layout.meta["val"].shape
@@ -508,10 +499,10 @@ def _moved_before_layouts(graph: fx.Graph, node: fx.Node) -> bool:
 def _layout_behind_activation(node: fx.Node) -> fx.Node | None:
     """Return the change of layout before an activation that is computed wrongly behind it."""
     layout: Any = node.args[0]
-    if layout.target not in _MOVING:
+    if layout.target not in MOVING:
         return None
-    maker = source_of(layout, (*_MOVING, TOSA.RESHAPE.default, TOSA.RESCALE.default))
-    if maker.target in _ACTIVATIONS or (maker.target in _CONVOLUTIONS and _is_joined(node)):
+    maker = source_of(layout, (*MOVING, TOSA.RESHAPE.default, TOSA.RESCALE.default))
+    if maker.target in ACTIVATIONS or (maker.target in CONVOLUTIONS and _is_joined(node)):
         return layout
     return None
 
@@ -522,14 +513,14 @@ def _loses_rows(node: fx.Node) -> bool:
     shape = value.meta["val"].shape
     if math.prod(shape[: 1 - IMAGE_RANK]) == 1:
         return False
-    if source_of(value, _IN_PLACE[1:]).target in _SUMS_AND_MAXIMA:
+    if source_of(value, IN_PLACE[1:]).target in SUMS_AND_MAXIMA:
         return True
     if len(shape) != IMAGE_RANK:
         return False
     if node.target != TOSA.CLAMP.default:
         is_lost = tuple(shape[1:3]) == (1, 1) or _has_several_readers(node)
-        return is_lost and source_of(value, _IN_PLACE[2:]).target in _CONVOLUTIONS
-    return source_of(value, _IN_PLACE[1:]).target in _CONVOLUTIONS or _joins_rows(node, value)
+        return is_lost and source_of(value, IN_PLACE[2:]).target in CONVOLUTIONS
+    return source_of(value, IN_PLACE[1:]).target in CONVOLUTIONS or _joins_rows(node, value)
 
 
 def _moved_to_rows(graph: fx.Graph, node: fx.Node) -> bool:
@@ -548,53 +539,52 @@ def _moved_to_rows(graph: fx.Graph, node: fx.Node) -> bool:
 def _has_several_readers(node: fx.Node) -> bool:
     """Return whether the result of a table is read more than once, also in another shape."""
     readers = list(node.users)
-    while len(readers) == 1 and readers[0].target in _IN_PLACE:
+    while len(readers) == 1 and readers[0].target in IN_PLACE:
         readers = list(readers[0].users)
     return len(readers) > 1
 
 
 def _is_in_other_images(value: fx.Node) -> bool:
     """Return whether a reshape makes several images of what an operator computes otherwise."""
-    layout = source_of(value, _IN_PLACE[2:])
+    layout = source_of(value, IN_PLACE[2:])
     if layout.target != TOSA.RESHAPE.default or math.prod(value.meta["val"].shape[: 1 - IMAGE_RANK]) == 1:
         return False
-    maker = source_of(value, _IN_PLACE[1:])
+    maker = source_of(value, IN_PLACE[1:])
     is_computed = maker.op == "call_function" and maker.target not in _NOT_IN_OTHER_IMAGES
     return is_computed and image_of(maker) != image_of(value)
 
 
 def _is_turned_in_other_images(value: fx.Node) -> bool:
     """Return whether an activation before or behind a transpose has its result in several images."""
-    layout = source_of(value, (*_IN_PLACE[1:], *_ACTIVATIONS))
-    is_active = source_of(value, _IN_PLACE).target in _ACTIVATIONS
+    layout = source_of(value, (*IN_PLACE[1:], *ACTIVATIONS))
+    is_active = source_of(value, IN_PLACE).target in ACTIVATIONS
     has_images = math.prod(value.meta["val"].shape[: 1 - IMAGE_RANK]) > 1
     return is_active and has_images and _is_transpose(layout) and image_of(layout) != image_of(value)
 
 
 def _joins_rows(node: fx.Node, value: fx.Node) -> bool:
     """Return whether a clamp reads what an operator has computed in another shape, for a linear."""
-    maker = source_of(value, _IN_PLACE)
-    if maker.op != "call_function" or maker.target in _NOT_JOINED:
+    maker = source_of(value, IN_PLACE)
+    if maker.op != "call_function" or maker.target in NOT_JOINED:
         return False
     is_other = maker.meta["val"].shape != value.meta["val"].shape
     return is_other and any(_is_convolved(reader) for reader in node.users)
 
 
 # What Vela joins no clamp with, or joins it rightly.
-_NOT_IN_OTHER_IMAGES = (*_JOINING, TOSA.TILE.default, TOSA.MATMUL.default)
-_NOT_JOINED = (*_JOINING, *_MOVING, *_CONVOLUTIONS, TOSA.SLICE.default, TOSA.TILE.default)
+_NOT_IN_OTHER_IMAGES = (*JOINING, TOSA.TILE.default, TOSA.MATMUL.default)
 
 
 def _is_convolved(reader: fx.Node) -> bool:
     """Return whether a reader is a convolution, or passes its elements on to one."""
-    if reader.target in _IN_PLACE[1:]:
+    if reader.target in IN_PLACE[1:]:
         return any(_is_convolved(other) for other in reader.users)
-    return reader.target in _WINDOWED
+    return reader.target in WINDOWED
 
 
 def _is_joined(value: fx.Node) -> bool:
     """Return whether a value is written into a joined or padded tensor."""
     return any(
-        reader.target in _JOINING or (reader.target in _IN_PLACE and _is_joined(reader))
+        reader.target in JOINING or (reader.target in IN_PLACE and _is_joined(reader))
         for reader in value.users
     )

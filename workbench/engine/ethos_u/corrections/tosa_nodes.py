@@ -10,6 +10,30 @@ from torch import fx
 
 TOSA = exir_ops.backend.tosa
 IMAGE_RANK, _MOST_DIMENSIONS = 4, 6
+_EDGE = exir_ops.edge.aten
+MOVING = (TOSA.TRANSPOSE.default, TOSA.REVERSE.default)
+IN_PLACE = (TOSA.TRANSPOSE.default, TOSA.RESHAPE.default, TOSA.RESCALE.default)
+JOINING = (TOSA.CONCAT.default, TOSA.PAD.default)
+CONVOLUTIONS = (
+    TOSA.CONV2D.default,
+    TOSA.CONV3D.default,
+    TOSA.DEPTHWISE_CONV2D.default,
+    TOSA.TRANSPOSE_CONV2D.default,
+    TOSA.MATMUL.default,
+)
+ACTIVATIONS = (TOSA.CLAMP.default, TOSA.TABLE.default)
+SUMS_AND_MAXIMA = (
+    TOSA.REDUCE_SUM.default,
+    TOSA.REDUCE_MAX.default,
+    TOSA.REDUCE_MIN.default,
+    # What they are with ExecuTorch 1.4 until the program is written.
+    _EDGE.sum.dim_IntList,
+    _EDGE.amax.default,
+    _EDGE.amin.default,
+)
+READING_SLICES = (TOSA.TRANSPOSE_CONV2D.default, TOSA.MATMUL.default, *SUMS_AND_MAXIMA)
+WINDOWED = (TOSA.CONV2D.default, TOSA.DEPTHWISE_CONV2D.default)
+NOT_JOINED = (*JOINING, *MOVING, *CONVOLUTIONS, TOSA.SLICE.default, TOSA.TILE.default)
 
 
 def redirect(readers: list[fx.Node], value: fx.Node, other: fx.Node) -> None:
