@@ -148,7 +148,7 @@ def _rules_io(reading: Reading) -> JsonValue:
 
 
 def _rules_placing(reading: Reading) -> list[JsonValue]:
-    return [list(pair) for pair in reading.project.kept_off()]
+    return [list(pair) for pair in reading.project.cpu_only_rules()]
 
 
 def _rules_listed(reading: Reading) -> JsonValue:

@@ -427,7 +427,7 @@ class NpuTensor:
         return tuple(sorted({*self.written, *self.read}))
 
     @property
-    def place(self) -> str:
+    def address_text(self) -> str:
         """Region and address."""
         return f"{region_name(self.area.region)} {self.area.address:#x}"
 

@@ -195,9 +195,9 @@ def copied_corrections() -> dict[str, str]:
     return {f"{_COPIED}/{file.name}": file.read_text(encoding="utf-8") for file in files}
 
 
-def kept_off_part(project: Project) -> list[str]:
+def cpu_only_part(project: Project) -> list[str]:
     """Return the check for rules that keep parts off the NPU, if there are any."""
-    if not project.kept_off():
+    if not project.cpu_only_rules():
         return []
     text = _KEEPING_OFF.read_text()
     return [_DONT_SUPPORT, text[text.index("class KeptOff") :]]

@@ -90,7 +90,7 @@ def run_on_npu(project: Project, left: Left) -> Iterator[Suggestion]:
 
 
 def _keeps(rule: Rule, operator: Operator) -> bool:
-    return operator.effective is not None and operator.effective.kept_off == rule.id
+    return operator.effective is not None and operator.effective.cpu_only == rule.id
 
 
 def quantize_floats(project: Project, left: Left) -> Iterator[Suggestion]:
@@ -98,7 +98,7 @@ def quantize_floats(project: Project, left: Left) -> Iterator[Suggestion]:
     groups: dict[str | None, list[Operator]] = defaultdict(list)
     for operator in left.operators:
         effective = operator.effective
-        if effective is None or effective.kept_off or effective.label != "float":
+        if effective is None or effective.cpu_only or effective.label != "float":
             continue
         if not _loses_its_clamp(project, operator):
             groups[effective.rule].append(operator)
@@ -167,7 +167,7 @@ def widen_magnitudes(project: Project, left: Left, program: GraphSnapshot) -> It
     names = dict[str, None]()
     for operator in left.operators:
         origin, effective = operator.origin, operator.effective
-        is_kept = effective is None or effective.kept_off or effective.label in {"float", _SIXTEEN_BIT}
+        is_kept = effective is None or effective.cpu_only or effective.label in {"float", _SIXTEEN_BIT}
         if origin is None or is_kept or not _is_complex(origin):
             continue
         spectrum, readers = _spectrum_of(program, origin.id)
@@ -359,7 +359,7 @@ class Left:
 
 def _is_decided(operator: Operator) -> bool:
     effective = operator.effective
-    return effective is not None and (effective.label == "float" or bool(effective.kept_off))
+    return effective is not None and (effective.label == "float" or bool(effective.cpu_only))
 
 
 def left_on_cpu(

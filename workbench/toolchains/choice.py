@@ -103,8 +103,8 @@ def _common(one: list[str], other: list[str]) -> int:
     return equal
 
 
-def _offer(wanted: str) -> str:
-    name = nearest(wanted)
+def _offer(title: str) -> str:
+    name = nearest(title)
     versions = tools_of(name) if not name else toolchains()[name].probed.versions
     return (
         f"The nearest here is {name or OWN_TITLE} ({title_of(versions)}): "

@@ -285,7 +285,7 @@ def test_that_parts_of_an_input_count_as_using_it():
     assert named["feature map", 32].read == (8,)
     assert named["copy", 0].written == (16,)
     assert named["feature map", 128].read == (16,)
-    assert {t.place for t in found if t.name == "feature map"} == {
+    assert {t.address_text for t in found if t.name == "feature map"} == {
         "scratch 0x40",
         "scratch 0x20",
         "fast scratch 0x10",

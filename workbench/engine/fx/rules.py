@@ -23,14 +23,14 @@ class GraphRules:
     """The project's rules and their results: the deciding rule of a node, and the quantizing one.
 
     ``reasons`` holds the reason why a matched node is not quantized, or notes on a quantized one;
-    ``kept_off`` are the nodes that rules keep off the device.
+    ``cpu_only`` are the nodes that rules keep off the device.
     """
 
     project: Project
     won: dict[fx.Node, Rule] = field(default_factory=dict)
     placed: dict[fx.Node, Rule] = field(default_factory=dict)
     reasons: dict[fx.Node, Reason] = field(default_factory=dict)
-    kept_off: set[fx.Node] = field(default_factory=set)
+    cpu_only: set[fx.Node] = field(default_factory=set)
 
     def decide(self, graph: fx.Graph) -> None:
         """Find the strongest matching rule for every operator."""
@@ -43,7 +43,7 @@ class GraphRules:
             seen = NodeRef(node.name, programs.op_of(node), refs)
             matching = [rule for rule in rules if matches_node(rule, seen)]
             if any(rule.keeps_off for rule in matching):
-                self.kept_off.add(node)
+                self.cpu_only.add(node)
             if precise := [rule for rule in matching if not rule.keeps_off]:
                 self.won[node] = precise[0]
 

@@ -247,7 +247,7 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
 
 
 def _why_not(match: Match, rules: GraphRules, options: dict[str, Any]) -> Reason | None:
-    if match.source in rules.kept_off:
+    if match.source in rules.cpu_only:
         return ON_CPU
     return match.product.why_float if quantizes(options) else OPERATION_TYPES
 
@@ -408,7 +408,7 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
         rule, by = rules.placed.get(node), rules.won.get(node)
         op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
         why = None if rule else why_never(op) if wanted else UNRULED
-        why = ON_CPU if node in rules.kept_off else why
+        why = ON_CPU if node in rules.cpu_only else why
         reason = rules.reasons.get(node) or why or Reason("", "")
         annotations.append(
             NodeAnnotation(

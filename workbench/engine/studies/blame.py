@@ -100,7 +100,7 @@ class _Search:
         off = [(c.kind, c.match) for c in (*self._culprits, *more)]
         if (known := self._refusals.get(frozenset(off))) is not None:
             return known
-        kept = [*self._study.stage.project.kept_off(), *off]
+        kept = [*self._study.stage.project.cpu_only_rules(), *off]
         self._report(0.0, f"{len(off)} of {len(self._culprits) + len(self._left)} kept off the NPU")
         refusal = device_of(self._study.stage).refusal(self._study.stage, kept, self._report)
         self._refusals[frozenset(off)] = refusal
