@@ -89,8 +89,7 @@ def summary(
     if answers is not None:
         document["gate"] = answers.gate.model_dump(mode="json")
         document["accuracy"] = answers.accuracy.model_dump(mode="json")
-    document["forms"] = list(_forms(folders))
-    document |= _conversion(folders)
+    document |= {"forms": list(_forms(folders)), **_conversion(folders)}
     if emulated := _emulated(project, folders):
         document["emulated"] = emulated
     for stage, kind in RESULTS.items():
