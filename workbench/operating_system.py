@@ -313,14 +313,14 @@ def end_with_parent() -> None:
             file.write("1000")
 
 
-def close_other_descriptors(kept: int) -> None:
+def close_other_descriptors(descriptor: int) -> None:
     """Close all descriptors of a forked process but one; input and outputs lead nowhere."""
     if sys.platform != "win32":
         nowhere = os.open(os.devnull, os.O_RDWR)
         for standard in range(3):
             os.dup2(nowhere, standard)
-        os.closerange(3, kept)
-        os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
+        os.closerange(3, descriptor)
+        os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def status_of(pid: int) -> int | None:

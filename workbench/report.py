@@ -256,16 +256,16 @@ def _forms(planned: Plan, cache: Cache) -> tuple[FormComparison, ...]:
     return tuple(form for result in results if result is not None for form in result.compared)
 
 
-def gathered(project: Project, path: Path, cache: Cache) -> Findings:
+def gathered(opened: OpenProject, cache: Cache) -> Findings:
     """Return the data of a project.
 
     Raises:
         WorkbenchError: a file of the project is missing.
     """
-    planned = _verified(plan(OpenProject(project, path.absolute().parent), cache), cache)
+    project, planned = opened.project, _verified(plan(opened, cache), cache)
     lower = _load(LowerResult, "lower", planned, cache)
-    runs = _history(path)
-    fitting = _fit(project, path, planned, cache) if lower else None
+    runs = _history(opened.path) if opened.path else []
+    fitting = _fit(opened, planned, cache) if lower else None
     best = frozenset(front_of(runs))
     plotted = [(run, point_of(run)) for run in runs]
     target = target_of(project.target.id)
@@ -327,10 +327,10 @@ def _verified(planned: Plan, cache: Cache) -> Plan:
     return replace(planned, stages=stages)
 
 
-def _fit(project: Project, path: Path, planned: Plan, cache: Cache) -> Fit | None:
+def _fit(opened: OpenProject, planned: Plan, cache: Cache) -> Fit | None:
     """Return how the program fits the project's board; None if there is no usable board."""
     try:
-        return of_results(OpenProject(project, path.absolute().parent), cache.folder(planned.key("lower")))
+        return of_results(opened, cache.folder(planned.key("lower")))
     except (OSError, WorkbenchError):
         return None
 
@@ -409,21 +409,20 @@ def _template() -> Template:
     return environment.get_template("page.html")
 
 
-def page(project: Project, path: Path, cache: Cache) -> str:
+def page(opened: OpenProject, cache: Cache) -> str:
     """Return the page; stages that were not run are listed as missing.
 
     Args:
-        project: The project.
-        path: Its file; the history beside it is included.
+        opened: The project; the history beside its file is included.
         cache: Cache of results; nothing is computed.
 
     Raises:
         WorkbenchError: a file of the project is missing.
     """
-    facts = gathered(project, path, cache)
+    facts = gathered(opened, cache)
     return _template().render(
         found=facts,
-        project=project,
+        project=opened.project,
         pictures=_pictures(facts),
         memories=_memories(facts),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

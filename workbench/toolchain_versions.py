@@ -50,16 +50,16 @@ def versions() -> dict[str, str]:
     return versions_by_tool
 
 
-def status(proof: dict[str, str] | None = None, *, wanted: bool = True) -> AccelerationStatus:
+def status(proof: dict[str, str] | None = None, *, is_enabled: bool = True) -> AccelerationStatus:
     """Return whether accelerations are in use with some versions.
 
     A remembered verdict of this machine goes before the list of proven versions.
 
     Args:
         proof: Versions as those of ``versions``; by default those that are installed.
-        wanted: False if the user turned them off.
+        is_enabled: False if the user turned them off.
     """
-    if not wanted:
+    if not is_enabled:
         return AccelerationStatus(active=False, reason="Turned off by --no-acceleration.")
     versions_now = versions() if proof is None else proof
     verdict = disk_cache.recall(_verdict_name(versions_now))

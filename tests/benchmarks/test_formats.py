@@ -22,6 +22,7 @@ from workbench.engine.formats.schemes import SCHEMES, quantizer
 from workbench.project import edits
 from workbench.project.configs import FormatConfig
 from workbench.project.model import ModelSource, Project, TargetChoice
+from workbench.project.opened import OpenProject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +78,7 @@ def emulated(program: torch.export.ExportedProgram, scheme: str) -> torch.fx.Gra
     """Return a program with one format on all that takes it."""
     config = FormatConfig(scheme=scheme, parameters=PARAMETERS[scheme])
     project = Project(name="n", model=ModelSource(spec="n"), target=TargetChoice(id="formats"))
-    rules = toolchain.quantizer(edits.assign(project, "global", "", config), Path())
+    rules = toolchain.quantizer(OpenProject(edits.assign(project, "global", "", config), Path()))
     module = program.module(check_guards=False)
     return toolchain.convert(toolchain.prepare(module, rules))
 

@@ -31,7 +31,7 @@ def made(tmp_path, **fields):
     project = make_project(rule("r1", "global"), rule("r2", "module_name", "<head>", "a16w8"), **fields)
     path = tmp_path / "net.qwb"
     store.save(project, path)
-    return page(project, path, Cache(tmp_path / "cache"))
+    return page(OpenProject(project, tmp_path, path), Cache(tmp_path / "cache"))
 
 
 def test_that_a_project_without_results_says_what_was_not_run(tmp_path):
@@ -62,7 +62,7 @@ def test_that_the_report_draws_every_memory_with_its_peak(tmp_path):
     store.save(project, path)
     with cache.writing(plan(OpenProject(project, tmp_path), cache).key("lower")) as folder:
         write_result("lower", folder)
-    html = page(project, path, cache)
+    html = page(OpenProject(project, tmp_path, path), cache)
     assert "Sram, up to 4.0 KiB" in text_of(html)
     assert html.count('class="live"') == 3
     assert "conv2d stem.conv: 3,072 bytes at 0x400" in html
@@ -79,7 +79,7 @@ def test_that_a_run_on_a_simulator_is_told_beside_the_estimate(tmp_path):
     store.save(project, path)
     with cache.writing(plan(OpenProject(project, tmp_path), cache).key("run")) as folder:
         write_result("run", folder)
-    text = text_of(page(project, path, cache))
+    text = text_of(page(OpenProject(project, tmp_path, path), cache))
     assert "On the simulator" in text
     assert "Measured on FVP_Corstone_SSE-300_Ethos-U55 11.27.42 with arm_executor_runner." in text
     assert "NPU cycles of one inference 1,180 1,000" in text
@@ -94,7 +94,7 @@ def test_that_the_board_stands_with_what_lies_in_each_memory(tmp_path):
     with cache.writing(plan(OpenProject(project, tmp_path), cache).key("lower")) as folder:
         write_result("lower", folder)
         (folder / "program.pte").write_bytes(PROGRAM.read_bytes())
-    text = text_of(page(project, path, cache))
+    text = text_of(page(OpenProject(project, tmp_path, path), cache))
     assert "Fits Himax WiseEye2 (Grove Vision AI Module V2) (size from a secondary source" in text
     assert "scratch pool (computed from the program)" in text
     assert "2,048.0 KiB, not confirmed" in text
@@ -111,7 +111,7 @@ def test_that_the_report_says_with_which_firmware_its_program_was_proven(tmp_pat
     )
     with cache.writing(plan(OpenProject(project, tmp_path), cache).key("package")) as folder:
         save_result(package, folder)
-    assert "Emulated board" not in text_of(page(project, path, cache))
+    assert "Emulated board" not in text_of(page(OpenProject(project, tmp_path, path), cache))
     values = {
         "program_sha256": "12" * 32,
         "firmware_sha256": "34" * 32,
@@ -124,7 +124,7 @@ def test_that_the_report_says_with_which_firmware_its_program_was_proven(tmp_pat
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(json.dumps(values))
     try:
-        html = page(project, path, cache)
+        html = page(OpenProject(project, tmp_path, path), cache)
     finally:
         kept.unlink()
     assert "proven on an emulated Cortex-M55 with driver 1.0.0 on 2026-11-26" in text_of(html)

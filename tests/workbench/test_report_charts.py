@@ -142,7 +142,7 @@ def test_that_runs_are_points_with_the_best_marked():
 
 
 def whole(tmp_path, **changes):
-    """Return a project with every result in the cache, its path and the cache."""
+    """Return a saved project with every result in the cache, and the cache."""
     project = make_project(
         Rule(id="r1", kind="global", config="a8w8"),
         Rule(id="r2", kind="module_name", match="head", config="a16w8"),
@@ -150,19 +150,20 @@ def whole(tmp_path, **changes):
     )
     path = write_project(tmp_path / "mine", project)
     cache = Cache(tmp_path / "cache")
-    planned = plan(OpenProject(project, path.parent), cache)
+    opened = OpenProject(project, path.parent, path)
+    planned = plan(opened, cache)
     for stage in planned.stages:
         if stage.key and stage.id != "run":
             with cache.writing(stage.key) as folder:
                 write_result(stage.id, folder)
                 if stage.id in changes:
                     save_result(changes[stage.id], folder)
-    return project, path, cache
+    return opened, cache
 
 
 def test_that_the_report_gathers_every_result(tmp_path):
-    project, path, cache = whole(tmp_path)
-    found = gathered(project, path, cache)
+    opened, cache = whole(tmp_path)
+    found = gathered(opened, cache)
     assert found.missing == ()
     assert found.lower == result_of("lower")
     assert found.evaluate == result_of("evaluate")
@@ -195,24 +196,24 @@ def test_that_costs_are_added_up_by_module_the_dearest_first(tmp_path):
         vela.model_copy(update={"operations": (operation("a", 30, 4), operation("c", 10, 8)), "delegate": 1}),
     )
     changed = lowered.model_copy(update={"vela": reports})
-    project, path, cache = whole(tmp_path, lower=changed)
-    found = gathered(project, path, cache)
+    opened, cache = whole(tmp_path, lower=changed)
+    found = gathered(opened, cache)
     assert [(m.name, m.cycles, m.macs, m.share) for m in found.modules] == [
         ("b", 50, 2, 0.5),
         ("a", 40, 5, 0.4),
         ("c", 10, 8, 0.1),
     ]
-    html = page(project, path, cache)
+    html = page(opened, cache)
     assert "delegate 1" in html
     assert html.count('class="live"') == 6
 
 
 def test_that_runs_of_the_history_are_in_the_report(tmp_path):
-    project, path, cache = whole(tmp_path)
+    opened, cache = whole(tmp_path)
     for config, sqnr in (("a8w8", 30.0), ("a16w8", 40.0)):
         rules = (Rule(id="r1", kind="global", config=config),)
-        made = project.model_copy(update={"rules": rules})
-        planned = plan(OpenProject(made, path.parent), cache)
+        made = opened.project.model_copy(update={"rules": rules})
+        planned = plan(OpenProject(made, opened.folder), cache)
         for stage in planned.stages:
             if stage.state == "stale":
                 with cache.writing(stage.key) as folder:
@@ -220,8 +221,8 @@ def test_that_runs_of_the_history_are_in_the_report(tmp_path):
                     if stage.id == "evaluate":
                         changed = result_of("evaluate").model_copy(update={"sqnr_db": sqnr})
                         save_result(changed, folder)
-        api_runs.record_run(path, run_of(made, planned, cache))
-    found = gathered(project, path, cache)
+        api_runs.record_run(opened.path, run_of(made, planned, cache))
+    found = gathered(opened, cache)
     assert [run.quality.sqnr_db for run in found.runs] == [30.0, 40.0]
     assert [(p.number, p.x, p.y, p.is_best) for p in found.points] == [
         (1, 1000.0, 30.0, False),
@@ -230,27 +231,27 @@ def test_that_runs_of_the_history_are_in_the_report(tmp_path):
     assert found.best == {2}
     assert found.accuracy_name.startswith("SQNR")
     assert set(found.lines) == {1, 2}
-    html = page(project, path, cache)
+    html = page(opened, cache)
     assert html.count('class="best"') == 1
     assert html.count('class="run"') == 1
 
 
 def test_that_a_damaged_result_is_left_out(tmp_path):
-    project, path, cache = whole(tmp_path)
-    folder = cache.folder(plan(OpenProject(project, path.parent), cache).key("evaluate"))
+    opened, cache = whole(tmp_path)
+    folder = cache.folder(plan(opened, cache).key("evaluate"))
     text = (folder / "result.json").read_text()
     (folder / "result.json").write_text("x" * len(text))
-    found = gathered(project, path, cache)
+    found = gathered(opened, cache)
     assert found.evaluate is None
     assert found.lower is not None
 
 
 def test_that_a_result_with_another_file_changed_is_not_reported(tmp_path):
-    project, path, cache = whole(tmp_path)
-    folder = cache.folder(plan(OpenProject(project, path.parent), cache).key("lower"))
+    opened, cache = whole(tmp_path)
+    folder = cache.folder(plan(opened, cache).key("lower"))
     (other,) = [file for file in folder.iterdir() if file.name == GRAPH_FILE]
     other.write_bytes(other.read_bytes()[:-1] + b" ")
-    found = gathered(project, path, cache)
+    found = gathered(opened, cache)
     assert found.lower is None
     assert "Compile" in found.missing
     assert found.evaluate is not None
@@ -272,7 +273,7 @@ def test_that_drawings_have_what_was_measured(tmp_path):
         row.model_copy(update={"module": f"m{n}" if n else "", "cycles": 1000 - n}) for n in range(41)
     )
     lowered = result_of("lower").model_copy(update={"vela": (vela.model_copy(update={"operations": rows}),)})
-    project, path, cache = whole(
+    opened, cache = whole(
         tmp_path,
         lower=lowered,
         calibrate=calibrated.model_copy(update={"ranges": (*calibrated.ranges, weight)}),
@@ -285,7 +286,7 @@ def test_that_drawings_have_what_was_measured(tmp_path):
         ),
         verify=result_of("verify").model_copy(update={"histogram": {0: 150, 1: 7, -1: 3}}),
     )
-    html = page(project, path, cache)
+    html = page(opened, cache)
     activations = [r for r in calibrated.ranges if r.kind == "activation"]
     assert html.count('class="whole"') == len(activations)
     assert titles(html, "SQNR [dB]") == [("a", "20.5"), ("c", "10")]
@@ -308,8 +309,8 @@ def test_that_a_model_for_another_compiler_has_no_bars_of_cycles_or_steps(tmp_pa
     )
     lowered = result_of("lower").model_copy(update={"exported": exported})
     verified = result_of("verify").model_copy(update={"runtime": "X", "max_abs_error": 0.5})
-    project, path, cache = whole(tmp_path, lower=lowered, verify=verified)
-    html = page(project, path, cache)
+    opened, cache = whole(tmp_path, lower=lowered, verify=verified)
+    html = page(opened, cache)
     assert titles(html, "cycles") == []
     assert titles(html, "elements") == []
     plain = page(*whole(tmp_path / "plain"))
@@ -324,7 +325,7 @@ def test_that_an_emulated_project_says_so_and_misses_less(tmp_path):
     )
     path = write_project(tmp_path / "mine")
     store.save(project, path)
-    found = gathered(project, path, Cache(tmp_path / "cache"))
+    found = gathered(OpenProject(project, path.parent, path), Cache(tmp_path / "cache"))
     assert found.emulation
     assert found.missing == ("Evaluate",)
     assert (found.gate, found.modules, found.verdict) == (None, (), "")
@@ -333,6 +334,6 @@ def test_that_an_emulated_project_says_so_and_misses_less(tmp_path):
 
 def test_that_figures_have_their_digits_or_a_dash(tmp_path):
     changed = result_of("evaluate").model_copy(update={"sqnr_db": None})
-    project, path, cache = whole(tmp_path, evaluate=changed)
-    cells = set(re.findall(r"<td[^>]*>\s*([^<]*?)\s*</td>", page(project, path, cache)))
+    opened, cache = whole(tmp_path, evaluate=changed)
+    cells = set(re.findall(r"<td[^>]*>\s*([^<]*?)\s*</td>", page(opened, cache)))
     assert {"4.0 KiB", "1,000"} & cells

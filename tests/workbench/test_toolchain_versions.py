@@ -31,7 +31,7 @@ def test_that_proven_versions_are_accelerated():
 
 
 def test_that_the_user_can_turn_it_off():
-    off = status(wanted=False)
+    off = status(is_enabled=False)
     assert not off.active
     assert "--no-acceleration" in off.reason
 

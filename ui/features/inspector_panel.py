@@ -12,7 +12,7 @@ from PySide6.QtCore import QMimeData, Qt, QUrl
 from PySide6.QtGui import QCursor
 from PySide6.QtWidgets import QInputDialog, QMenu, QTextBrowser, QVBoxLayout
 
-from ui.shared.empty_states import button_text, place_of, sentence
+from ui.shared.empty_states import button_text, failed_place, sentence
 from ui.shared.explanations import KIND_WORDS, call_text, rule_name, rule_words, why
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu, ask_config
@@ -124,7 +124,7 @@ class InspectorPanel(Panel):
     def _state(self) -> str:
         """Return whether modules and operations are those of the present model; "" if so."""
         view, is_known = self.context.session.stage("export"), self.context.model_index.snapshot
-        self._failed_at = place_of(view)
+        self._failed_at = failed_place(view)
         if not self.context.session.planned or (view.state == "cached" and is_known):
             return ""
         empty = "" if is_known else "Load the model to see its modules and operations."

@@ -181,7 +181,7 @@ class SearchPanel(Panel):
         self.study = StudyController(
             "search", SearchResult, context.document, context.runner, context.session.cache, self
         )
-        self.study.changed.connect(self._on_found)
+        self.study.changed.connect(self._on_study_changed)
         context.document.opened.connect(self._recorded.clear)
         self.limits = LimitForm(self)
         self.limits.limited.connect(lambda: self._mark("state"))
@@ -200,7 +200,7 @@ class SearchPanel(Panel):
         self.study.options = self.limits.options()
         self.study.look()
         self._keep()
-        self._show_found()
+        self._show_result()
 
     def set_theme(self, theme: Theme) -> None:
         self.plot.set_theme(theme)
@@ -244,7 +244,7 @@ class SearchPanel(Panel):
         layout.addWidget(self.note)
         layout.addWidget(split, 1)
 
-    def _on_found(self) -> None:
+    def _on_study_changed(self) -> None:
         self._keep()
         self._mark("state")
 
@@ -266,12 +266,12 @@ class SearchPanel(Panel):
             return None
         result = result.model_copy(update={"limits": self.limits.chosen()})
         judged = [
-            c.model_copy(update={"is_within": bool(c.figures and result.enforced.hold(c.figures))})
+            c.model_copy(update={"is_within": bool(c.figures and result.enforced.are_met(c.figures))})
             for c in result.candidates
         ]
         return result.model_copy(update={"candidates": tuple(judged)})
 
-    def _show_found(self) -> None:
+    def _show_result(self) -> None:
         self.limits.render_accuracy(self._accuracy_name())
         result = self._judged()
         self._show_start(result)

@@ -63,7 +63,7 @@ class SensitivityPanel(Panel):
         self._offer_configs()
         self.study.options = {"samples": self.samples.value()}
         self.study.look()
-        self._show_found()
+        self._show_result()
 
     def _offer_configs(self) -> None:
         """List the configs that the target accepts, most common first."""
@@ -98,7 +98,7 @@ class SensitivityPanel(Panel):
         self.view = QComboBox(self)
         self.view.addItems(VIEWS)
         self.view.setAccessibleName("Bar values")
-        self.view.activated.connect(lambda _index: self._show_found())
+        self.view.activated.connect(lambda _index: self._show_result())
         self.note = StudyNote(NOTHING, self)
         self.note.place_asked.connect(self.context.notices.place_asked)
         self._head = FlowRow(self)
@@ -132,7 +132,7 @@ class SensitivityPanel(Panel):
         layout.addStretch(1)
         return side
 
-    def _show_found(self) -> None:
+    def _show_result(self) -> None:
         result, job = self.study.result, self.study.job
         has_more = result is not None and self.study.is_current and result.samples > 0
         is_done = has_more and result is not None and result.samples >= self.samples.value()

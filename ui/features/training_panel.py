@@ -266,7 +266,7 @@ class TrainingPanel(Panel):
         function = project.training_function if project is not None else None
         if not self.function.hasFocus():
             self.function.setText(function or "")
-        self._show_found()
+        self._show_result()
 
     def set_theme(self, theme: Theme) -> None:
         for plot in (self.sqnr, self.loss):
@@ -304,7 +304,7 @@ class TrainingPanel(Panel):
         scroll.setMinimumWidth(side.minimumSizeHint().width() + 18)
         return scroll
 
-    def _show_found(self) -> None:
+    def _show_result(self) -> None:
         result, job = self.study.result, self.study.job
         project = self.context.document.project
         begun = result is not None and self.study.is_current and bool(result.epochs)

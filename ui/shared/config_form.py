@@ -274,7 +274,7 @@ def _offer(combo: QComboBox, row: int, reason: str) -> None:
 
 DynamicRefusal = Callable[[DynamicConfig], str]
 
-TOLD = (
+_EXPLANATION = (
     "Weights are quantized to int8 once, with one scale per tensor. Activations are quantized "
     "to int8 at every call, with the range of that call. A target option sets symmetric or "
     "asymmetric activations for the whole program."
@@ -295,7 +295,7 @@ class DynamicForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._config = DynamicConfig()
-        text = Label(TOLD, self)
+        text = Label(_EXPLANATION, self)
         text.setWordWrap(True)
         self.reason = Label(self)
         self.reason.setObjectName("Reason")

@@ -60,7 +60,7 @@ def button_text(view: StageView) -> str:
     return f"{wanted} again" if view.state == "failed" else wanted
 
 
-def place_of(view: StageView) -> Place | None:
+def failed_place(view: StageView) -> Place | None:
     """Return the place that the failure of a stage names; None without one."""
     return view.infos[0].where if view.state == "failed" and view.infos else None
 
@@ -155,7 +155,7 @@ class StageNote(QWidget):
         self.button.setText(text)
         self.button.setVisible(bool(text))
         is_problem = self._is_brief and view.state == "failed"
-        self.link.render_place(place_of(view), is_problem=is_problem)
+        self.link.render_place(failed_place(view), is_problem=is_problem)
         self.progress.setVisible(view.state == "running")
         self.progress.setRange(0, 0 if view.fraction is None else 100)
         self.progress.setValue(round(100 * (view.fraction or 0.0)))
@@ -205,7 +205,7 @@ class StaleBanner(QWidget):
         text = button_text(view)
         self.button.setText(text)
         self.button.setVisible(bool(text))
-        self.link.render_place(place_of(view), is_problem=view.state == "failed")
+        self.link.render_place(failed_place(view), is_problem=view.state == "failed")
 
 
 class StudyNote(QWidget):

@@ -51,7 +51,7 @@ def why(effective: Effective, rules: Sequence[Rule], module: str = "") -> str:
     numbers = rule_numbers(rules)
     known = {rule.id: rule for rule in rules}
     winner = known.get(effective.rule or "")
-    keeping = known.get(effective.kept_off or "")
+    keeping = known.get(effective.cpu_only or "")
     exclusion = f"; rule {numbers[keeping.id]} keeps it on the CPU" if keeping else ""
     if winner is None:
         return f"{effective.label}: no rule matches{exclusion}"

@@ -49,11 +49,11 @@ class PathField(QWidget):
         browse.setAccessibleName(f"Choose {title.lower()}")
         if kind == "either":
             menu = QMenu(browse)
-            menu.addAction("File\u2026").triggered.connect(self._on_file_wanted)
-            menu.addAction("Folder of pictures\u2026").triggered.connect(self._on_folder_wanted)
+            menu.addAction("File\u2026").triggered.connect(self._choose_file)
+            menu.addAction("Folder of pictures\u2026").triggered.connect(self._choose_folder)
             browse.setMenu(menu)
         else:
-            asked = self._on_file_wanted if kind == "file" else self._on_folder_wanted
+            asked = self._choose_file if kind == "file" else self._choose_folder
             browse.clicked.connect(asked)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -70,10 +70,10 @@ class PathField(QWidget):
         self.line.setText(text)
         self.edited.emit(text)
 
-    def _on_file_wanted(self) -> None:
+    def _choose_file(self) -> None:
         self._ask(folder=False)
 
-    def _on_folder_wanted(self) -> None:
+    def _choose_folder(self) -> None:
         self._ask(folder=True)
 
     def _ask(self, *, folder: bool) -> None:

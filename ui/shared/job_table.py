@@ -10,7 +10,7 @@ from ui.shared import sortable_table
 from ui.shared.sortable_table import FigureTableModel
 from ui.state.jobs import Job, duration
 
-KEPT = 200
+MAX_JOBS = 200
 STATE_WORDS = {
     "waiting": "waiting",
     "running": "running",
@@ -68,9 +68,9 @@ class JobTableModel(FigureTableModel[Job]):
         self._rows = (job, *self._rows)
         self._arrange()
         self.endInsertRows()
-        if len(self._rows) > KEPT:
-            self.beginRemoveRows(QModelIndex(), KEPT, len(self._rows) - 1)
-            self._rows = self._rows[:KEPT]
+        if len(self._rows) > MAX_JOBS:
+            self.beginRemoveRows(QModelIndex(), MAX_JOBS, len(self._rows) - 1)
+            self._rows = self._rows[:MAX_JOBS]
             self._arrange()
             self.endRemoveRows()
 

@@ -15,7 +15,7 @@ from workbench.protocol import Level
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 ROOT = QModelIndex()
-KEPT = 5000
+MAX_LINES = 5000
 _BURST_MS = 80
 
 
@@ -49,7 +49,7 @@ class LogModel(QAbstractListModel):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._lines: list[Line] = []
-        self._arriving: deque[Line] = deque(maxlen=KEPT)
+        self._arriving: deque[Line] = deque(maxlen=MAX_LINES)
         self._burst = QTimer(self, interval=_BURST_MS, singleShot=True)
         self._burst.timeout.connect(self.flush)
 
@@ -69,7 +69,7 @@ class LogModel(QAbstractListModel):
         self.beginInsertRows(QModelIndex(), first, first + len(arriving) - 1)
         self._lines.extend(arriving)
         self.endInsertRows()
-        if (surplus := len(self._lines) - KEPT) > 0:
+        if (surplus := len(self._lines) - MAX_LINES) > 0:
             self.beginRemoveRows(QModelIndex(), 0, surplus - 1)
             del self._lines[:surplus]
             self.endRemoveRows()

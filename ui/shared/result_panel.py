@@ -43,7 +43,7 @@ class StageFrame(QWidget):
         self.note = StageNote(empty, self)
         self.banner = StaleBanner(f"{what}: outdated.", self)
         self.content = QWidget(self)
-        self.is_made = False
+        self.is_created = False
         self._make = make
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -56,7 +56,7 @@ class StageFrame(QWidget):
 
     def make(self) -> None:
         """Create the content."""
-        self.is_made = True
+        self.is_created = True
         self._make(self.content)
 
     def show_parts(self, *, has_result: bool, is_current: bool) -> None:
@@ -88,12 +88,12 @@ class ResultPanel(Panel):
 
     def has(self, stage: StageId) -> bool:
         """Return whether the content of a frame exists."""
-        return self.frames[stage].is_made
+        return self.frames[stage].is_created
 
     def show_frame(self, stage: StageId, shown: Shown[Result] | None) -> None:
         """Create and show a frame's content, or its note."""
         frame = self.frames[stage]
-        if shown is not None and not frame.is_made:
+        if shown is not None and not frame.is_created:
             frame.make()
             self.set_theme(self.context.theme)
         frame.show_parts(has_result=shown is not None, is_current=bool(shown and shown.current))

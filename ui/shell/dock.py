@@ -74,10 +74,10 @@ class Dock(QDockWidget):
     """Holds one panel, which is created when the dock is first visible.
 
     Signals:
-        wanted: the dock is visible and has no panel yet.
+        content_asked: the dock is visible and has no panel yet.
     """
 
-    wanted = Signal()
+    content_asked = Signal()
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Dock(QDockWidget):
             area = _Scrolling(self) if self._scrolls else None
             self.panel = self._make(self if area is None else area.viewport())
             if area is not None:
-                area.hold(self.panel)
+                area.set_panel(self.panel)
             self.setWidget(area or self.panel)
         return self.panel
 
@@ -159,11 +159,11 @@ class Dock(QDockWidget):
         is_plain = False
         if isinstance(window, QMainWindow) and not self.isFloating():
             is_plain = self.is_alone or bool(window.tabifiedDockWidgets(self))
-        wanted = self._none if is_plain else self._title
+        content_asked = self._none if is_plain else self._title
         present = self.titleBarWidget()
-        if present is not wanted:
-            self.setTitleBarWidget(wanted)
-            wanted.show()
+        if present is not content_asked:
+            self.setTitleBarWidget(content_asked)
+            content_asked.show()
             if present is not None:
                 present.hide()
 
@@ -180,7 +180,7 @@ class Dock(QDockWidget):
     def _on_visibility_changed(self, visible: bool) -> None:
         self._seen = visible
         if self.wanting:
-            self.wanted.emit()
+            self.content_asked.emit()
         self.show_title()
 
 
@@ -197,7 +197,7 @@ class _Scrolling(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
-    def hold(self, panel: QWidget) -> None:
+    def set_panel(self, panel: QWidget) -> None:
         """Show a panel."""
         self._panel = panel
         self.setWidget(panel)

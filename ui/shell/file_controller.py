@@ -58,7 +58,7 @@ class FileController(QObject):
         self._document, self._notices = document, notices
         self._programs = programs
         self._settings, self._window = settings, window
-        document.recovery_found.connect(self._on_recovery_found)
+        document.recovery_found.connect(self._offer_recovery)
         document.changed_on_disk.connect(self._on_changed_on_disk)
 
     def open_path(self, path: Path) -> None:
@@ -233,7 +233,7 @@ class FileController(QObject):
     def offer_left_behind(self) -> None:
         """Offer to recover unsaved projects of windows that ended."""
         for recovery in left_behind(self._settings.folder / "recovery"):
-            self._on_recovery_found(recovery)
+            self._offer_recovery(recovery)
 
     def _open(self, path: Path, *, read_only: bool = False, take_over: bool = False) -> None:
         try:
@@ -288,7 +288,7 @@ class FileController(QObject):
     def _edit(self, text: str, edit: Callable[[Project], Project]) -> None:
         self._document.apply(text, edit)
 
-    def _on_recovery_found(self, recovery: Recovery) -> None:
+    def _offer_recovery(self, recovery: Recovery) -> None:
         self._notices.question(
             f"{recovery.project.name} has unsaved changes from {recovery.when}.",
             "The window that had the project open ended without saving.",

@@ -394,7 +394,7 @@ class MainWindow(QMainWindow):
         )
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
         home.addDockWidget(area, dock)
-        dock.wanted.connect(self.fill_panels)
+        dock.content_asked.connect(self.fill_panels)
         dock.dockLocationChanged.connect(self._titles.start)
         if before and row.area != "left":
             home.tabifyDockWidget(before[-1], dock)

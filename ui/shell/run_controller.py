@@ -73,7 +73,7 @@ class RunController(QObject):
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
         runner.refused.connect(context.notices.error)
-        runner.engine_lost.connect(self._on_engine_lost)
+        runner.engine_ended.connect(self._on_engine_ended)
         runner.job_changed.connect(self._on_job_changed)
         runner.received.connect(self._on_event)
 
@@ -167,7 +167,7 @@ class RunController(QObject):
         if not self.is_check(event.job):
             self._context.notices.error(WorkbenchError(event.infos))
 
-    def _on_engine_lost(self, event: EngineExit) -> None:
+    def _on_engine_ended(self, event: EngineExit) -> None:
         problem = event.problem(details=self._context.log.last_lines(40))
         self._context.notices.error(WorkbenchError([problem]))
 
@@ -349,11 +349,10 @@ class DeliverablesController(QObject):
         from workbench.report import page
 
         document = self._context.document
-        if document.project is None:
+        if document.opened_project is None:
             return
-        path = document.path or document.folder / "untitled.qwb"
         try:
-            text = page(document.project, path, self._context.session.cache)
+            text = page(document.opened_project, self._context.session.cache)
             write_file(target, text.encode())
         except OSError as error:
             message = f"The report cannot be written: {error.strerror or error}."

@@ -21,12 +21,12 @@ from workbench.project.model import Project
 from workbench.text import whole_number
 
 AUTOSAVE_SUFFIX = ".autosave"
-_KEPT_SUFFIX = ".recovery"
+_RECOVERY_SUFFIX = ".recovery"
 _UNSAVED = "unsaved-"
 # A lock holds a number and four names [bytes].
 _MAX_LOCK_BYTES = 4096
 # Crashes in a row whose changes are all kept.
-_MAX_KEPT = 9
+_MAX_RECOVERIES = 9
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ class Sidecar:
 
         Changes of an earlier window stay until the user has decided about them.
         """
-        stem = self.file.name.removesuffix(AUTOSAVE_SUFFIX) + _KEPT_SUFFIX
+        stem = self.file.name.removesuffix(AUTOSAVE_SUFFIX) + _RECOVERY_SUFFIX
         asides = [self.file.with_name(stem)]
-        asides += [self.file.with_name(f"{stem}-{number}") for number in range(2, _MAX_KEPT + 1)]
+        asides += [self.file.with_name(f"{stem}-{number}") for number in range(2, _MAX_RECOVERIES + 1)]
         free = next((aside for aside in asides if not os.path.lexists(aside)), asides[-1])
         with contextlib.suppress(OSError):
             self.file.rename(free)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from workbench.history.runs import Run
     from workbench.history.store import History
 
-_TOLD_BY: tuple[StageId, ...] = ("evaluate", "lower", "verify", "run")
+_RECORDED_STAGES: tuple[StageId, ...] = ("evaluate", "lower", "verify", "run")
 _Task = Callable[["History"], "History"]
 
 
@@ -128,7 +128,7 @@ class RunHistory(QThread):
 
     def _on_planned(self, document: Document, planned: Planned) -> None:
         """Record once what was evaluated or simulated before, e.g. by the command line."""
-        states = [planned.plan.of(stage) for stage in _TOLD_BY]
+        states = [planned.plan.of(stage) for stage in _RECORDED_STAGES]
         keys = tuple(stage.key for stage in states if stage.state == "cached")
         is_told = any(s.state == "cached" for s in states if s.id in {"evaluate", "run"})
         is_new = is_told and keys not in self._recorded
@@ -143,7 +143,7 @@ class RunHistory(QThread):
         self.open(document.path)
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, StageFinished) and event.stage in _TOLD_BY and self._runner:
+        if isinstance(event, StageFinished) and event.stage in _RECORDED_STAGES and self._runner:
             job = self._runner.job(event.job)
             if job is not None and job.id not in self._foreign:
                 self.keep([job.opened], planned=job.plan)

@@ -177,7 +177,7 @@ class Runner(QObject):
         job_changed: a ``Job`` in its new state.
         trust_asked: the ``TrustRequiredError`` and a function that runs the job after all.
         refused: the ``WorkbenchError`` of a project whose code cannot be asked about.
-        engine_lost: the ``EngineExit`` of an engine that ended unexpectedly.
+        engine_ended: the ``EngineExit`` of an engine that ended unexpectedly.
         engines_changed: an engine started, became ready or ended.
         plan_changed: there is a plan of the open project that jobs take with them.
     """
@@ -186,7 +186,7 @@ class Runner(QObject):
     job_changed = Signal(object)
     trust_asked = Signal(object, object)
     refused = Signal(object)
-    engine_lost = Signal(object)
+    engine_ended = Signal(object)
     engines_changed = Signal()
     plan_changed = Signal()
 
@@ -456,7 +456,7 @@ class Runner(QObject):
             event = event.model_copy(update={"job": job.id})
             self._end_job(job.id, "cancelled" if event.expected else "crashed", event.sentence)
         if not event.expected:
-            self.engine_lost.emit(event)
+            self.engine_ended.emit(event)
         if self._ready.pop(lane, False):
             self.warm_up(lane)
         self.engines_changed.emit()

@@ -123,7 +123,7 @@ class AccuracyResult(Frozen):
         return f"{self.verdict} ({'; '.join(causes)}{where})"
 
     @property
-    def lost_parts(self) -> tuple[AccuracyPart, ...]:
+    def parts_to_split(self) -> tuple[AccuracyPart, ...]:
         """The parts that break their limit, or are constant, and share a grid with others."""
         broken = {limit.name for limit in self.broken}
         return tuple(
@@ -242,7 +242,7 @@ def accuracy_of(
         constant_outputs=constant,
         notes=(*measured.notes(), *(f"{row.name}: one sample has another class." for row in alone)),
     )
-    advice = (_ADVICE,) if result.lost_parts else ()
+    advice = (_ADVICE,) if result.parts_to_split else ()
     return result.model_copy(update={"notes": (*result.notes, *advice)})
 
 
@@ -454,8 +454,8 @@ class _Measured:
             self.figures["float_argmax"] = worst.decided_equal / worst.decided
             self._note_lone("float_argmax", worst.decided - worst.decided_equal)
 
-    def _note_lone(self, name: str, lost: int) -> None:
-        if lost == 1:
+    def _note_lone(self, name: str, differing: int) -> None:
+        if differing == 1:
             self.lone.add(name)
 
 

@@ -289,14 +289,14 @@ class MethodRanges:
     """The ranges by method; one search per histogram and scheme."""
 
     def __init__(self) -> None:
-        self._found: dict[bytes, MethodRange | None] = {}
+        self._ranges: dict[bytes, MethodRange | None] = {}
 
     def knows(self, row: TensorRange, arrays: Mapping[str, NDArray[Any]], method: str) -> bool:
         """Return whether ``range_of`` returns without a search."""
         histogram = histogram_of(row, arrays)
         if histogram is None or is_own(row, method):
             return True
-        return _key(row, histogram, method) in self._found
+        return _key(row, histogram, method) in self._ranges
 
     def range_of(
         self, row: TensorRange, arrays: Mapping[str, NDArray[Any]], method: str
@@ -310,12 +310,12 @@ class MethodRanges:
         if histogram is None or is_own(row, method):
             return None
         key = _key(row, histogram, method)
-        if key not in self._found:
-            if len(self._found) >= _MOST:
-                self._found.clear()
+        if key not in self._ranges:
+            if len(self._ranges) >= _MOST:
+                self._ranges.clear()
             choice = choice_of(row, histogram, method)
-            self._found[key] = (choice.minimum, choice.maximum) if choice is not None else None
-        return self._found[key]
+            self._ranges[key] = (choice.minimum, choice.maximum) if choice is not None else None
+        return self._ranges[key]
 
 
 def is_own(row: TensorRange, method: str) -> bool:

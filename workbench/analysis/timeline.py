@@ -24,11 +24,11 @@ from workbench.results import CpuNode, LowerResult, TracedOperation, VelaOperati
 class Span:
     """An NPU operation from ``start`` to ``end`` [cycles from the first operation's start].
 
-    ``place`` is the index over all delegates in running order; ``measured`` is None if it has no
+    ``index`` is the index over all delegates in running order; ``measured`` is None if it has no
     measurement of its own. ``commands`` are the offsets of its commands in the command stream.
     """
 
-    place: int
+    index: int
     delegate: int
     operation: VelaOperation
     start: float
@@ -176,10 +176,10 @@ def layers(shown: Timeline) -> list[Slice]:
 def commands(shown: Timeline) -> list[Slice]:
     """Return the commands of the NPU; those of one operation share its cycles equally."""
     slices = []
-    for place, span in enumerate(shown.spans):
+    for index, span in enumerate(shown.spans):
         step = (span.end - span.start) / max(len(span.commands), 1)
         slices += [
-            Slice(f"{offset:#x}", span.start + n * step, span.start + (n + 1) * step, place, place)
+            Slice(f"{offset:#x}", span.start + n * step, span.start + (n + 1) * step, index, index)
             for n, offset in enumerate(span.commands)
             if step > 0
         ]
@@ -200,15 +200,15 @@ def _layer(path: tuple[str, ...], same: int) -> tuple[str, ...]:
 def _runs(shown: Timeline, paths: Sequence[tuple[str, ...]]) -> list[Slice]:
     """Return the slices of operations in a row that have one path."""
     runs: list[Slice] = []
-    for place, (span, path) in enumerate(zip(shown.spans, paths, strict=True)):
+    for index, (span, path) in enumerate(zip(shown.spans, paths, strict=True)):
         name = ".".join(path)
         if not name or span.end <= span.start:
             continue
         last = runs[-1] if runs else None
         if last is not None and (last.name, last.end) == (name, span.start):
-            runs[-1] = replace(last, end=span.end, last=place)
+            runs[-1] = replace(last, end=span.end, last=index)
         else:
-            runs.append(Slice(name, span.start, span.end, place, place))
+            runs.append(Slice(name, span.start, span.end, index, index))
     return runs
 
 

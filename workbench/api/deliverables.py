@@ -49,7 +49,8 @@ def report(opened: OpenProject, cache: Cache | None = None) -> str:
     """
     from workbench.report import page
 
-    return page(opened.project, saved_path(opened), cache or Cache(default_root()))
+    saved_path(opened)  # The history is beside the file.
+    return page(opened, cache or Cache(default_root()))
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-_KEPT_LINES = 40
+_MAX_LINES = 40
 # How long the last lines of an engine that has ended are waited for [s].
 _OUTPUT_S = 1.0
 
@@ -70,7 +70,7 @@ def run_job(
         Cancelled: The user pressed Ctrl-C. The engine and all that it started have ended.
     """
     engine = EngineProcess(command.project.toolchain)
-    tail: deque[str] = deque(maxlen=_KEPT_LINES)
+    tail: deque[str] = deque(maxlen=_MAX_LINES)
 
     def receive(line: str) -> None:
         tail.append(line)

@@ -118,7 +118,7 @@ def reset_method(opened: OpenProject, scope: MethodScope, match: str = "") -> Op
     methods = opened.project.range_methods
     removed = [method for method in methods if (method.scope, method.match) == (scope, match)]
     if not removed:
-        known = ", ".join(method.place for method in methods) or "none"
+        known = ", ".join(method.scope_text for method in methods) or "none"
         raise failure(
             f"No method is set for {match}.",
             f"Set for: {known}.",

@@ -354,15 +354,7 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
             files = deliver(folders["package"], options.out, answers, outcome_json)
             delivered = Delivered(options.out, files)
     documents = [stage.document() for stage in outcome.stages]
-    document = summary(
-        opened.project,
-        opened.folder,
-        documents,
-        folders,
-        delivered,
-        answers=answers,
-        accelerate=options.accelerate,
-    )
+    document = summary(opened, documents, folders, delivered, answers=answers, accelerate=options.accelerate)
     document["checked"] = [info.model_dump(mode="json") for info in outcome.warnings]
     if outcome_json:
         document[KEY] = outcome_json

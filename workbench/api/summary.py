@@ -58,8 +58,7 @@ _REPORTED = frozenset({"evaluate", "lower", "verify", "run"})
 
 
 def summary(
-    project: Project,
-    base: Path,
+    opened: OpenProject,
     stages: list[dict[str, Any]],
     folders: Mapping[str, Path],
     out: Delivered | None,
@@ -70,8 +69,7 @@ def summary(
     """Return the document; parts whose stage was not run are absent.
 
     Args:
-        project: What was run.
-        base: Where its relative paths start.
+        opened: What was run.
         stages: A report for each stage.
         folders: Where the results of those that are done lie.
         out: The deliverables that were copied, none if the program differs; None if none were
@@ -79,19 +77,19 @@ def summary(
         answers: Whether the program is compiled correctly, and accurate enough; None if not judged.
         accelerate: Whether accelerations of the toolchain were wanted.
     """
+    project = opened.project
     document: dict[str, Any] = {
         "project": project.name,
         "toolchain": project.toolchain,
         "tools": tools_of(project.toolchain),
-        "acceleration": status(proof_versions(project.toolchain), wanted=accelerate).model_dump(),
+        "acceleration": status(proof_versions(project.toolchain), is_enabled=accelerate).model_dump(),
         "stages": stages,
+        "warnings": list(_warnings(folders)),
     }
-    document["warnings"] = list(_warnings(folders))
     if answers is not None:
         document["gate"] = answers.gate.model_dump(mode="json")
         document["accuracy"] = answers.accuracy.model_dump(mode="json")
-    document["forms"] = list(_forms(folders))
-    document |= _conversion(folders)
+    document |= {"forms": list(_forms(folders)), **_conversion(folders)}
     if emulated := _emulated(project, folders):
         document["emulated"] = emulated
     for stage, kind in RESULTS.items():
@@ -104,7 +102,7 @@ def summary(
     }
     document |= {name: rows for name, rows in changes.items() if rows}
     if "lower" in folders:
-        board = fitting.of_results(OpenProject(project, base), folders["lower"])
+        board = fitting.of_results(opened, folders["lower"])
         if board is not None:
             document["board"] = fitting.document(board)
         document["lower"]["cycle_corrections"] = _cycle_corrections(folders["lower"])

@@ -149,13 +149,13 @@ class _Root(_Parser):
     tasks: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = ()
     verbs: Mapping[str, argparse.ArgumentParser] = {}
 
-    def read(self, given: Sequence[str]) -> argparse.Namespace:
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the options of a command line.
 
         Raises:
             _UsageError: The command line is wrong, with the usage of its verb.
         """
-        options, rest = self.parse_known_args(given)
+        options, rest = self.parse_known_args(arguments)
         if rest:
             self.verbs[options.verb].error(f"unrecognized arguments: {' '.join(rest)}")
         return options
@@ -184,13 +184,13 @@ class _Root(_Parser):
         return "\n".join(lines) + "\n"
 
 
-def _refuse_undecodable(given: Sequence[str]) -> None:
+def _refuse_undecodable(arguments: Sequence[str]) -> None:
     """Refuse names that are no text: they cannot be sent to an engine or kept in a project.
 
     Raises:
         _UsageError: An argument holds bytes that are not of the file system's encoding.
     """
-    for argument in given:
+    for argument in arguments:
         if not is_text(argument):
             encoding = sys.getfilesystemencoding()
             shown = argument.encode(errors="backslashreplace").decode()

@@ -365,7 +365,7 @@ def _add_silicon(options: argparse.Namespace) -> int:
         named = {name: value for name in ("network",) if (value := getattr(options, name))}
         row = row.model_copy(update={**named, "measured_note": options.note})
     else:
-        board, row = options.board, _given_row(options)
+        board, row = options.board, _row_from_options(options)
     path = add_row(board, row)
     if options.json:
         print_json({"file": str(path), "board": board, "row": _row_document(row)})
@@ -375,7 +375,7 @@ def _add_silicon(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _given_row(options: argparse.Namespace) -> SiliconRow:
+def _row_from_options(options: argparse.Namespace) -> SiliconRow:
     missing = [n for n in ("id", "network", "board", "device") if not getattr(options, n)]
     if missing:
         raise failure(

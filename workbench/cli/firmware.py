@@ -178,7 +178,7 @@ def _prove(options: argparse.Namespace) -> int:
     return EXIT_DONE if proof.verdict == "proven" else EXIT_DIFFERS
 
 
-def _document(proof: Proof, kept: KeptProof | None) -> dict[str, Any]:
+def _document(proof: Proof, stored: KeptProof | None) -> dict[str, Any]:
     from workbench.deploy.emulation.findings import CHECKS, NOT_PROVEN
 
     return {
@@ -188,7 +188,7 @@ def _document(proof: Proof, kept: KeptProof | None) -> dict[str, Any]:
         "driver": proof.driver,
         "program_sha256": proof.program_sha256,
         "firmware_sha256": proof.firmware_sha256,
-        "kept": kept is not None,
+        "kept": stored is not None,
         "qemu": proof.qemu,
         "checks": [
             {"id": name, "group": check.group, "title": check.title, "held": proof.held(name)}
@@ -205,7 +205,7 @@ def _document(proof: Proof, kept: KeptProof | None) -> dict[str, Any]:
     }
 
 
-def _print(proof: Proof, kept: KeptProof | None) -> None:
+def _print(proof: Proof, stored: KeptProof | None) -> None:
     from workbench.deploy.emulation.findings import CHECKS, NOT_PROVEN
 
     for line in proof.output.splitlines():
@@ -226,7 +226,7 @@ def _print(proof: Proof, kept: KeptProof | None) -> None:
     verdict = "Proven" if proof.verdict == "proven" else "Not proven"
     driver = f"driver {proof.driver}" if proof.driver else "a driver of unknown version"
     print(f"{verdict:<10} on an emulated Cortex-M55 with {proof.target} and {driver}")
-    if kept is not None:
+    if stored is not None:
         print("Kept       notes, manifests and reports that are exported for this program from now on say so")
 
 

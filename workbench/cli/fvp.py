@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from workbench.deploy.simulators.compatibility import Program
     from workbench.deploy.simulators.run import Job, Outcome
-    from workbench.deploy.simulators.runner_build import Wanted
+    from workbench.deploy.simulators.runner_build import ProgramSource
     from workbench.results.simulation import SimulationReport
 
 
@@ -94,7 +94,7 @@ def _fvp(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _placement(text: str) -> tuple[Wanted, int]:
+def _placement(text: str) -> tuple[ProgramSource, int]:
     from workbench.errors import failure
 
     if text == "semihosting":

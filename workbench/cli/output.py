@@ -179,18 +179,18 @@ class Progress:
         self._terminal = is_terminal(sys.stderr)
         self._open = False
         self._begun = time.monotonic()
-        self._told = self._begun
+        self._last_shown = self._begun
 
     def line(self, text: str) -> None:
         """Print one line, above the bar if there is one."""
         self.clear()
-        self._told = time.monotonic()
+        self._last_shown = time.monotonic()
         print(for_terminal(text), file=sys.stderr)
 
     def update(self, stage: str, fraction: float | None, message: str) -> None:
         """Show the progress of a stage; as a line every few seconds where there is no terminal."""
         if not self._terminal:
-            if time.monotonic() - self._told >= PLAIN_PERIOD_S:
+            if time.monotonic() - self._last_shown >= PLAIN_PERIOD_S:
                 share = "" if fraction is None else f"{fraction:4.0%}  "
                 self.line(f"{stage:>12}  {share}{message or 'running'}")
             return

@@ -408,7 +408,7 @@ def _settings(options: argparse.Namespace) -> int:
         print_json({"project": opened.project.name, "settings": current.values})
         return EXIT_DONE
     settings = assignments(options.settings)
-    shown = [row for row in current.rows if not settings or _is_told(row.key, settings)]
+    shown = [row for row in current.rows if not settings or _is_named(row.key, settings)]
     print_table(
         ("key", "value", "takes"),
         [(row.key, "" if row.value is None else _text(row.value), row.takes) for row in shown],
@@ -416,7 +416,7 @@ def _settings(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _is_told(key: str, texts: dict[str, str]) -> bool:
+def _is_named(key: str, texts: dict[str, str]) -> bool:
     return any(key == name or key.startswith(f"{name}.") for name in texts)
 
 

@@ -291,7 +291,7 @@ def _print_ranges(options: argparse.Namespace, opened: api.OpenProject) -> int:
     table += [(tensor, "", "", "", "", "", text, "") for tensor, text in texts.items()]
     print_table(("tensor", "kind", "type", "min", "max", "step", "chosen", ""), table)
     for method in project.range_methods:
-        print(f"{METHOD_TITLES[method.method]} for {method.place}")
+        print(f"{METHOD_TITLES[method.method]} for {method.scope_text}")
     return EXIT_DONE
 
 

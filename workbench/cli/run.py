@@ -115,7 +115,7 @@ _WITHHELD = ErrorInfo(
 )
 
 
-def _lost(parts: Sequence[AccuracyPart], project: Path) -> ErrorInfo:
+def _split_outputs_advice(parts: Sequence[AccuracyPart], project: Path) -> ErrorInfo:
     """Return what to do about parts of outputs that are lost in the range of other parts."""
     names = listed([f"{part.name} of output {part.output}" for part in parts])
     return ErrorInfo(
@@ -152,8 +152,8 @@ def _report(result: api.RunResult, last: str, project: Path, *, as_json: bool) -
         print_summary(result.document)
     if result.document.get("package", {}).get("withheld"):
         print_infos([_WITHHELD], "not written")
-    if result.accuracy is not None and result.accuracy.lost_parts:
-        print_infos([_lost(result.accuracy.lost_parts, project)], "not accurate enough")
+    if result.accuracy is not None and result.accuracy.parts_to_split:
+        print_infos([_split_outputs_advice(result.accuracy.parts_to_split, project)], "not accurate enough")
     if not as_json:
         print_next(*_next_steps(result, last, project))
     if not result.succeeded or last not in {stage.id for stage in result.stages}:
@@ -198,12 +198,12 @@ def print_runtime(part: dict[str, Any]) -> None:
         f"{plural(part['samples'], 'sample')}; same class for "
         f"{part['argmax_equal']}"
     )
-    print_readings(part["readings"])
+    print_variants(part["readings"])
 
 
-def print_readings(readings: list[dict[str, Any]]) -> None:
+def print_variants(variants: list[dict[str, Any]]) -> None:
     """Print one line per arithmetic, compared to the float model."""
-    for reading in readings:
+    for reading in variants:
         top1 = "" if reading["top1"] is None else f", top-1 {reading['top1']:.2%}"
         decibel = "equal" if reading["sqnr_db"] is None else f"{reading['sqnr_db']:.2f} dB"
         print(
@@ -332,7 +332,7 @@ def _print_evaluate(part: dict[str, Any]) -> None:
     _print_added(part["tensors"])
     print(f"             calibrated on {part['calibrated_on']}")
     print_text(part["text"], "float", "quantized")
-    print_readings(part["readings"])
+    print_variants(part["readings"])
 
 
 def _print_added(tensors: list[dict[str, Any]]) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _Array = npt.NDArray[Any]
 
 _KEYS = {"file", "inputs", "out", "reference"}
-_PROGRAMS_KEPT = 4
+_MAX_PROGRAMS = 4
 _REGIONS = {0: "constants", 1: "scratch", 2: "fast scratch"}
 _SHOWN = (
     "macs",
@@ -292,7 +292,7 @@ class _Bench:
         from workbench.npu.program import load
 
         if name not in self._programs:
-            while len(self._programs) >= _PROGRAMS_KEPT:
+            while len(self._programs) >= _MAX_PROGRAMS:
                 del self._programs[next(iter(self._programs))]
             self._programs[name] = load(Path(name), self._options.method)
         return self._programs[name]

@@ -49,7 +49,7 @@ class Facts:
     board: Board | None = None
     fit: Fit | None = None
     known_differences: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
+    state_buffers: tuple[str, ...] = ()
     handed_on: int = 0
     output_lives: tuple[OutputLife, ...] = ()
     pictures: PictureInput | None = None

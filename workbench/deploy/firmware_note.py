@@ -242,10 +242,10 @@ def _joins(facts: Facts) -> Iterator[Block]:
 
 def _remembering(facts: Facts) -> Iterator[str]:
     """Yield the state between inferences, and who must preserve it."""
-    if facts.kept:
+    if facts.state_buffers:
         yield (
-            f"It keeps state between inferences, in {len(facts.kept)} buffers of the "
-            f"method pool ({', '.join(facts.kept)}). Their initial values are in the "
+            f"It keeps state between inferences, in {len(facts.state_buffers)} buffers of the "
+            f"method pool ({', '.join(facts.state_buffers)}). Their initial values are in the "
             "program; loading it again resets them. A decoder that masks by position may "
             "start a new text at position 0 without a reset."
         )

@@ -231,7 +231,7 @@ def sentence(fit: Fit) -> str:
     if fit.absent:
         return " ".join((f"Does not run on {fit.board}: the board has no {fit.absent}.", *fit.remedies))
     if not fit.fits:
-        lost = "; ".join(_lost(fit, demand) for demand in fit.homeless)
+        lost = "; ".join(_no_space_message(fit, demand) for demand in fit.homeless)
         return " ".join((f"Does not fit {fit.board}: {lost}.", *fit.remedies))
     doubts = ", ".join(fit.doubts)
     if doubts:
@@ -239,7 +239,7 @@ def sentence(fit: Fit) -> str:
     return f"Fits {fit.board}."
 
 
-def _lost(fit: Fit, demand: Demand) -> str:
+def _no_space_message(fit: Fit, demand: Demand) -> str:
     needed = f"the {demand.what} needs {demand.bytes / 1024:,.1f} contiguous KiB"
     rooms = [
         f"{f.name} has {f.free / 1024:,.1f} of {f.bytes / 1024:,.1f} KiB free"

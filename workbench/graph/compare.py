@@ -63,25 +63,25 @@ class Pairing:
         match = self._lineage.counterparts(here, node_id, there)
         if mine is not None and match.nodes and match.how not in {"owner", "inside"}:
             return self._of_kind(mine, match.nodes, here, there)
-        is_told = self._is_told(here, node_id) or self._is_told(there, node_id)
+        is_told = self._has_origin(here, node_id) or self._has_origin(there, node_id)
         if is_told or mine is None or other is None or mine.op != other.op:
             return frozenset()
         return frozenset([node_id])
 
-    def _is_told(self, level: str, node_id: str) -> bool:
+    def _has_origin(self, level: str, node_id: str) -> bool:
         """Return whether the origin of an operator in the float program is known."""
         return self._lineage.key(level, node_id) is not None
 
-    def _of_kind(self, mine: Node, twins: tuple[str, ...], here: str, there: str) -> frozenset[str]:
+    def _of_kind(self, node: Node, twins: tuple[str, ...], here: str, there: str) -> frozenset[str]:
         """Return the one observer or grid, of several on a tensor, with the same position."""
         known = self._lineage.levels[there].nodes_by_id
-        alike = [twin for twin in twins if known[twin].kind == mine.kind]
-        if mine.kind not in _FOLLOWERS or not alike:
+        alike = [twin for twin in twins if known[twin].kind == node.kind]
+        if node.kind not in _FOLLOWERS or not alike:
             return frozenset(twins)
         back = self._lineage.counterparts(there, alike[0], here).nodes
         own = self._lineage.levels[here].nodes_by_id
-        order = [name for name in back if own[name].kind == mine.kind]
-        index = order.index(mine.id)
+        order = [name for name in back if own[name].kind == node.kind]
+        index = order.index(node.id)
         return frozenset(alike[index : index + 1])
 
     def _unmatched(self, here: str, there: str) -> frozenset[str]:

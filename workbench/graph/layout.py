@@ -500,13 +500,13 @@ class Layout:
                     waiting.append(child)
         return opened
 
-    def _dirty(self, wanted: frozenset[str]) -> set[str]:
+    def _dirty(self, expanded: frozenset[str]) -> set[str]:
         outdated: set[str] = set()
-        for key in wanted ^ self._expanded:
+        for key in expanded ^ self._expanded:
             outdated.update((key, *self.hierarchy.ancestors(key)))
         return outdated
 
-    def _lay_out_all(self, wanted: frozenset[str]) -> None:
+    def _lay_out_all(self, expanded: frozenset[str]) -> None:
         """Lay out the outdated groups, deepest first."""
         groups, order, waiting = self.hierarchy.groups, [], [ROOT]
         while waiting:
@@ -514,16 +514,16 @@ class Layout:
             if key in self._current:
                 continue
             order.append(key)
-            waiting.extend(child for child in groups[key].children if child in wanted)
+            waiting.extend(child for child in groups[key].children if child in expanded)
         for key in reversed(order):
             if self._cancelled():
                 raise Cancelled
-            self._current[key] = self._recall(key, wanted)
+            self._current[key] = self._recall(key, expanded)
 
-    def _recall(self, key: str, wanted: frozenset[str]) -> GroupLayout:
+    def _recall(self, key: str, expanded: frozenset[str]) -> GroupLayout:
         group = self.hierarchy.groups[key]
         sizes = {}
-        inner = {child: self._current[child] for child in group.children if child in wanted}
+        inner = {child: self._current[child] for child in group.children if child in expanded}
         for child in group.children:
             drawn = inner.get(child)
             sizes[child] = self.size(child) if drawn is None else (drawn.width, drawn.height)

@@ -63,7 +63,7 @@ class Lineage:
         self.levels = dict(levels)
         self.first = next(iter(self.levels), "")
         self._keys: dict[str, dict[str, Key]] = {}
-        self._found: dict[str, dict[Key, list[str]]] = {}
+        self._ids: dict[str, dict[Key, list[str]]] = {}
         self._how: dict[str, dict[str, How]] = {}
         with collection_paused():
             for level, snapshot in self.levels.items():
@@ -80,11 +80,11 @@ class Lineage:
         key = self.key(level, node_id)
         if key is None:
             return self._inside(level, node_id, other)
-        ids = tuple(self._found.get(other, {}).get(key, ()))
+        ids = tuple(self._ids.get(other, {}).get(key, ()))
         if ids:
             return Counterpart(ids, self._weaker(level, node_id, other, ids[0]))
         if key.role != "operation":
-            owner = tuple(self._found.get(other, {}).get(Key("operation", key.root), ()))
+            owner = tuple(self._ids.get(other, {}).get(Key("operation", key.root), ()))
             return Counterpart(owner, "owner") if owner else NOTHING
         return NOTHING
 
@@ -136,7 +136,7 @@ class Lineage:
             for inner, key in self._keys[level].items()
             if key.role == "operation" and inner.startswith(f"{node_id}/")
         )
-        known = self._found.get(other, {})
+        known = self._ids.get(other, {})
         nodes = tuple(related for key in keys for related in known.get(key, ()))
         return Counterpart(nodes, "inside") if nodes else NOTHING
 
@@ -154,7 +154,7 @@ class Lineage:
         for node in snapshot.nodes:
             if node.id in keys:
                 groups[keys[node.id]].append(node.id)
-        self._keys[level], self._found[level], self._how[level] = keys, dict(groups), how
+        self._keys[level], self._ids[level], self._how[level] = keys, dict(groups), how
 
 
 def _is_operation(node: Node) -> bool:
@@ -178,8 +178,8 @@ def _roots(snapshot: GraphSnapshot, first: GraphSnapshot) -> tuple[dict[str, str
         else:
             waiting.append(node)
     taken = set(roots.values())
-    free = _by_place([node for node in known.values() if node.id not in taken])
-    for place, nodes in _by_place(waiting).items():
+    free = _by_module([node for node in known.values() if node.id not in taken])
+    for place, nodes in _by_module(waiting).items():
         others = free.get(place, [])
         if len(others) == len(nodes):
             for node, other in zip(nodes, others, strict=True):
@@ -198,7 +198,7 @@ def _unpacks_delegate(node: Node, snapshot: GraphSnapshot) -> bool:
     )
 
 
-def _by_place(nodes: list[Node]) -> dict[tuple[str, int, str], list[Node]]:
+def _by_module(nodes: list[Node]) -> dict[tuple[str, int, str], list[Node]]:
     groups: dict[tuple[str, int, str], list[Node]] = defaultdict(list)
     for node in nodes:
         if node.module and node.kind == "call":

@@ -11,7 +11,7 @@ from itertools import pairwise
 SWEEPS = 8
 PATIENCE = 3
 TRANSPOSE_UP_TO = 300
-ORDERS_KEPT = 1024
+MAX_ORDERS = 1024
 # Orders tried at random: up to this many, for up to this many vertices.
 SHUFFLES, SHUFFLED_UP_TO = 10, 150
 
@@ -51,7 +51,7 @@ def order_rows(rows: Rows, *, thorough: bool = True) -> None:
         rows.layers = best[1]
 
 
-@lru_cache(maxsize=ORDERS_KEPT)
+@lru_cache(maxsize=MAX_ORDERS)
 def ordered_rows(
     count: int, edges: tuple[tuple[int, int], ...], entries: int, exits: int, *, thorough: bool
 ) -> Rows:

@@ -134,7 +134,7 @@ def rules_line(run: Run) -> str:
     enabled = [rule for rule in run.rules if rule.enabled]
     general = [config_name(r) for r in enabled if _is_general(r)][-1:] or ["float"]
     rest = [f"{rule_name(r)}: {config_name(r)}" for r in enabled if not _is_general(r)]
-    taken = [f"{METHOD_TITLES[m.method]} for {m.place}" for m in run.range_methods]
+    taken = [f"{METHOD_TITLES[m.method]} for {m.scope_text}" for m in run.range_methods]
     trained = ["trained"] if run.trained_weights else []
     fixed = len(run.ranges)
     taken += [f"{fixed} fixed range{'s' if fixed != 1 else ''}"] if fixed else []
@@ -171,7 +171,7 @@ def facts_of_rules(run: Run) -> dict[str, str]:
         for index, factors in enumerate(run.output_factors)
         if factors
     }
-    facts |= {f"range of {m.place}": METHOD_TITLES[m.method] for m in run.range_methods}
+    facts |= {f"range of {m.scope_text}": METHOD_TITLES[m.method] for m in run.range_methods}
     return facts | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
 
 

@@ -75,7 +75,7 @@ def outcome_of(run: Run, folders: Mapping[str, Path] | None = None) -> Outcome:
     Raises:
         WorkbenchError: A stored result is damaged.
     """
-    known = _kept_figures(run) if folders is None else _all_figures(folders)
+    known = _known_figures(run) if folders is None else _all_figures(folders)
     return Outcome(
         project=run.project,
         target=run.target.id,
@@ -97,7 +97,7 @@ def _all_figures(folders: Mapping[str, Path]) -> dict[str, float]:
     return all_figures(load)
 
 
-def _kept_figures(run: Run) -> dict[str, float]:
+def _known_figures(run: Run) -> dict[str, float]:
     quality, cost = run.quality, run.cost
     known: dict[str, float | None] = {}
     if quality.samples:

@@ -115,7 +115,7 @@ class Checker:
         while len(running) > left:
             running.popleft()
 
-    def given(self, area: Area) -> None:
+    def note_filled(self, area: Area) -> None:
         """Take note of bytes that are filled before the run."""
         self._mask(area)[...] = True
 
@@ -210,6 +210,6 @@ def _overlap(one: Area, other: Area) -> bool:
     return one.region == other.region and one.first < other.end and other.first < one.end
 
 
-def table_is_lost(target: Device, *, uses_table: bool) -> bool:
+def overwrites_table(target: Device, *, uses_table: bool) -> bool:
     """Return whether an operation takes the memory of the tables (U55-32 and U55-64)."""
     return target.table_is_shared and not uses_table

@@ -49,7 +49,7 @@ _MODES_U85 = _MODES_U55 | {
 _ONE_OPERAND = {"LRELU", "ABS", "CLZ", "NOT"}
 _UNSCALED_U55 = {"MIN", "MAX", "SHL", "SHR", "CLZ"}
 # U55, U65: the operand without a scale moves left by so much; the other one's first rounding.
-_KEPT_SHIFT = {8: 19, 16: 14}
+_UNSCALED_SHIFT = {8: 19, 16: 14}
 _DOUBLE_SHIFT = {8: 20, 16: 15}
 _BOTH_16, _FIRST_32 = 0, 1
 _SHIFT_MOST = 62
@@ -150,7 +150,7 @@ def _scaled_u55(state: State, a: Integers, b: Integers, ifm: FeatureMap) -> tupl
     value = registers["OPA_SCALE"]
     scale, shift = value & 0xFFFFFFFF, value >> 32 & 63
     rounding, double_shift = registers.rounding("IFM"), _DOUBLE_SHIFT[ifm.bits]
-    kept = _KEPT_SHIFT[ifm.bits]
+    kept = _UNSCALED_SHIFT[ifm.bits]
     if mode == _FIRST_32:
         return rescale(a, scale, shift, rounding, double_shift), b << kept
     return a << kept, rescale(b, scale, shift, rounding, double_shift)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _Array = npt.NDArray[Any]
 SEED = 0
-_PLACE = Place(kind="option", id="inputs")
+_WHERE = Place(kind="option", id="inputs")
 # Arrays of a file of samples that are no inputs.
 _LABELS = frozenset({"labels", "label", "y", "targets", "target"})
 
@@ -75,7 +75,7 @@ def _rows(path: Path, arrays: list[_Array], tensors: Sequence[Tensor]) -> list[l
         raise failure(
             f"The arrays of {path.name} have different numbers of samples.",
             "Give one array for each input, with the samples along the first axis.",
-            _PLACE,
+            _WHERE,
             code="inputs-do-not-fit",
         )
     return [
@@ -98,7 +98,7 @@ def _arrays(path: Path, tensors: Sequence[Tensor]) -> list[_Array]:
                     f"{path.name} has the arrays {', '.join(stored.files) or 'none'}; the program "
                     f"has {len(tensors)} inputs.",
                     "Give an array for each: in0, in1, ..., or in their order.",
-                    _PLACE,
+                    _WHERE,
                     code="inputs-missing",
                 )
             return [np.asarray(stored[name]) for name in names]
@@ -106,7 +106,7 @@ def _arrays(path: Path, tensors: Sequence[Tensor]) -> list[_Array]:
         raise failure(
             f"{path} cannot be read: {reason_of(error)}.",
             "Give an .npz, an .npy or a folder of pictures.",
-            _PLACE,
+            _WHERE,
             code="inputs-not-readable",
         ) from error
 
@@ -116,7 +116,7 @@ def _single(path: Path, array: _Array, tensors: Sequence[Tensor]) -> list[_Array
         raise failure(
             f"{path.name} holds one array; the program has {len(tensors)} inputs.",
             "Write an .npz with in0, in1, ...",
-            _PLACE,
+            _WHERE,
             code="inputs-missing",
         )
     return [array]
@@ -144,7 +144,7 @@ def _pictures(folder: Path, tensors: Sequence[Tensor], preprocess: str) -> list[
         raise failure(
             f"A folder of pictures is one input; the program has {len(tensors)}.",
             "Write an .npz with in0, in1, ...",
-            _PLACE,
+            _WHERE,
             code="inputs-missing",
         )
     files = sources.pictures(folder)
@@ -152,7 +152,7 @@ def _pictures(folder: Path, tensors: Sequence[Tensor], preprocess: str) -> list[
         raise failure(
             f"{folder.name} holds no pictures." if not files else "Pictures need --preprocess.",
             f"As of new: --preprocess {EXAMPLE}",
-            _PLACE if not files else Place(kind="option", id="preprocess"),
+            _WHERE if not files else Place(kind="option", id="preprocess"),
             code="pictures-missing" if not files else "pictures-preprocess-missing",
         )
     shape = tuple(tensors[0].shape)

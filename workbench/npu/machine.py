@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench.errors import Place, WorkbenchError, failure
-from workbench.npu.checks import Checker, Kind, table_is_lost
+from workbench.npu.checks import Checker, Kind, overwrites_table
 from workbench.npu.convolution import convolution, depthwise
 from workbench.npu.counters import Counters
 from workbench.npu.elementwise import elementwise
@@ -89,8 +89,8 @@ class Machine:
         try:
             self.device: Device = device(stream.family, stream.macs)
         except Fault as fault:
-            place = Place(kind="file", id="program")
-            raise failure(fault.message, fault.hint, place, code=fault.code) from fault
+            command_index = Place(kind="file", id="program")
+            raise failure(fault.message, fault.hint, command_index, code=fault.code) from fault
         self.commands: tuple[Command, ...] = stream.commands
         self.inputs: tuple[Port, ...] = tuple(vela_stream.ports(blocks, "inputs"))
         self.outputs: tuple[Port, ...] = tuple(vela_stream.ports(blocks, "outputs"))
@@ -181,7 +181,7 @@ class Machine:
             delegate=self.index,
         )
 
-    def place(self, offset: int) -> int:
+    def command_index(self, offset: int) -> int:
         """Return which command stands at an offset.
 
         Raises:
@@ -258,9 +258,9 @@ class _Run:
         if command is None:
             return failure(message, hint, Place(kind="file", id="program"), code=code)
         module = self._modules.get(command.offset, "")
-        place = Place(kind="module", id=module) if module else Place(kind="file", id="program")
+        command_index = Place(kind="module", id=module) if module else Place(kind="file", id="program")
         at = f"{command.name} at {command.offset:#x} of delegate {self._machine.index}"
-        return failure(f"{at}: {message}", hint or _HINT, place, code=code)
+        return failure(f"{at}: {message}", hint or _HINT, command_index, code=code)
 
     def _feed(self, state: State, inputs: Sequence[_Array]) -> None:
         ports = self._machine.inputs
@@ -277,7 +277,7 @@ class _Run:
             if size:
                 state.memory.put(port.region, port.offset, data)
                 if self._checker is not None:
-                    self._checker.given(Area(port.region, port.offset, (size,), (1,), 1))
+                    self._checker.note_filled(Area(port.region, port.offset, (size,), (1,), 1))
 
     def _taken(self, state: State, port: Port) -> npt.NDArray[np.uint8]:
         if not port.bytes:
@@ -301,7 +301,7 @@ class _Run:
                 return
             elif name == "NPU_OP_BRANCH":
                 if not command.parameter & 1 or _holds(state):
-                    at = self._machine.place(command.payload or 0)
+                    at = self._machine.command_index(command.payload or 0)
             else:
                 self._operation(state, command, name.removeprefix("NPU_OP_"))
 
@@ -336,7 +336,7 @@ class _Run:
             transfer(state, command.parameter)
         else:
             kernel(state, command.parameter)
-            if table_is_lost(state.device, uses_table=bool(counters.table_bytes)):
+            if overwrites_table(state.device, uses_table=bool(counters.table_bytes)):
                 memory.loaded[:] = False
         if self._checker is not None:
             self._checker.ends("transfer" if kernel is None else "kernel")

@@ -521,23 +521,23 @@ def _checked(tensors: Sequence[Tensor], inputs: Sequence[_Array]) -> list[_Array
     ]
 
 
-def _checked_one(number: int, tensor: Tensor, given: _Array) -> _Array:
+def _checked_one(number: int, tensor: Tensor, array: _Array) -> _Array:
     wanted = _dtype(tensor.dtype)
-    both_float = wanted.kind == "f" and given.dtype.kind == "f"
-    both_whole = wanted.kind in "iub" and given.dtype.kind in "iub"
-    same_width = both_whole and wanted.itemsize == given.dtype.itemsize
+    both_float = wanted.kind == "f" and array.dtype.kind == "f"
+    both_whole = wanted.kind in "iub" and array.dtype.kind in "iub"
+    same_width = both_whole and wanted.itemsize == array.dtype.itemsize
     if tensor.exact:
-        fits = given.shape == tensor.shape
+        fits = array.shape == tensor.shape
     else:
-        fits = given.size == int(np.prod(tensor.shape, dtype=np.int64))
+        fits = array.size == int(np.prod(tensor.shape, dtype=np.int64))
     if not (both_float or same_width) or not fits:
         raise failure(
-            f"in{number} is {given.dtype} {given.shape}, the program takes {tensor.dtype} {tensor.shape}.",
+            f"in{number} is {array.dtype} {array.shape}, the program takes {tensor.dtype} {tensor.shape}.",
             "Convert the array to that type and shape; an axis of samples may be in front.",
             Place(kind="option", id=f"in{number}"),
             code="npu-input",
         )
-    values = given.reshape(tensor.shape)
+    values = array.reshape(tensor.shape)
     return values.astype(wanted) if both_float else np.ascontiguousarray(values).view(wanted)
 
 

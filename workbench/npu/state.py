@@ -63,25 +63,25 @@ class WeightCache:
         self._limit, self._size = limit, 0
         # Samples may be run by several threads.
         self._lock = Lock()
-        self._kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
+        self._entries: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
 
     def get(self, key: Any) -> Any:
         """Return what is kept under a key, or None."""
         with self._lock:
-            if key not in self._kept:
+            if key not in self._entries:
                 return None
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
 
     def put(self, key: Any, value: Any, size: int) -> None:
         """Keep a value of so many bytes."""
         with self._lock:
-            if key in self._kept:
+            if key in self._entries:
                 return
-            self._kept[key] = (value, size)
+            self._entries[key] = (value, size)
             self._size += size
-            while self._size > self._limit and len(self._kept) > 1:
-                _, (_, dropped) = self._kept.popitem(last=False)
+            while self._size > self._limit and len(self._entries) > 1:
+                _, (_, dropped) = self._entries.popitem(last=False)
                 self._size -= dropped
 
 

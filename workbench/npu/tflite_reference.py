@@ -14,7 +14,7 @@ from workbench.npu.cpu import CpuOperators
 from workbench.pte.description import program_bytes
 
 _Array = npt.NDArray[Any]
-_PLACE = Place(kind="option", id="reference")
+_WHERE = Place(kind="option", id="reference")
 KERNELS = "LiteRT reference kernels"
 
 
@@ -36,7 +36,7 @@ def reference_outputs(
         content = np.frombuffer(program_bytes(file), np.uint8)
     except OSError as error:
         raise failure(
-            f"{file} cannot be read: {error.strerror or error}.", where=_PLACE, code="file-not-readable"
+            f"{file} cannot be read: {error.strerror or error}.", where=_WHERE, code="file-not-readable"
         ) from error
     expected = [list(operators("tflite::whole", [content, *inputs], ())) for inputs in samples]
     shapes = [[list(values.shape) for values in side] for side in (outputs, expected[0])]
@@ -44,7 +44,7 @@ def reference_outputs(
         raise failure(
             f"The reference gives outputs of {shapes[1]}, the program of {shapes[0]}.",
             "Give the .tflite that Vela compiled this program from.",
-            _PLACE,
+            _WHERE,
             code="reference-does-not-fit",
         )
     return expected

@@ -125,6 +125,6 @@ def _decoded(state: State, geometry: Geometry, streams: list[bytes], *, fast: bo
     return Weights(matrix, sums, int(size - np.count_nonzero(flat)))
 
 
-def _demand_bits(present: int, wanted: int) -> None:
-    if present < wanted:
-        raise WeightFault(f"The weight stream has {present:,} weights, the operation needs {wanted:,}.")
+def _demand_bits(present: int, needed: int) -> None:
+    if present < needed:
+        raise WeightFault(f"The weight stream has {present:,} weights, the operation needs {needed:,}.")

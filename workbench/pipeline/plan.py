@@ -148,7 +148,7 @@ def _rules_io(reading: Reading) -> JsonValue:
 
 
 def _rules_placing(reading: Reading) -> list[JsonValue]:
-    return [list(pair) for pair in reading.project.kept_off()]
+    return [list(pair) for pair in reading.project.cpu_only_rules()]
 
 
 def _rules_listed(reading: Reading) -> JsonValue:
@@ -306,20 +306,20 @@ def part_inputs(opened: OpenProject, cache: Cache, name: str) -> JsonValue:
 
 
 def stage_key(
-    stage: Stage, readings: Mapping[str, JsonValue], upstream: list[str], tools: Mapping[str, str]
+    stage: Stage, inputs: Mapping[str, JsonValue], upstream: list[str], tools: Mapping[str, str]
 ) -> str:
     """Return the content key of a stage's result, in hex.
 
     Args:
         stage: The stage.
-        readings: The parts of the project that it reads.
+        inputs: The parts of the project that it reads.
         upstream: The keys of the stages that it needs.
         tools: The versions of the packages of the toolchain that runs it.
     """
     content = {
         "stage": stage.id,
         "version": stage.version,
-        "reads": {name: readings[name] for name in stage.reads},
+        "reads": {name: inputs[name] for name in stage.reads},
         "needs": upstream,
         "tools": {name: tools[name] for name in stage.tools},
     }

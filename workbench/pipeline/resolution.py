@@ -262,7 +262,7 @@ def stale_ranges(project: Project, exported: Collection[str], prepared: PrepareR
         known = {*exported, *nodes} if is_tensor else modules
         if not any(chosen.speaks_of(name, name) for name in known):
             yield ErrorInfo(
-                message=f"The method for the range of {chosen.place} has no effect: "
+                message=f"The method for the range of {chosen.scope_text} has no effect: "
                 f"the model has no such {'tensor' if is_tensor else 'module'}.",
                 hint="It was renamed or removed. Reset the choice in Ranges, page Chosen.",
                 where=Place(kind="tensor" if is_tensor else "module", id=chosen.match),
@@ -287,7 +287,7 @@ def whole_refusals(
         config = configs.get(effective.rule or "")
         if not isinstance(config, QuantConfig):
             continue
-        if not effective.kept_off:
+        if not effective.cpu_only:
             integer.add(name)
             if config.activation.dtype == "int16":
                 wide.add(name)

@@ -319,7 +319,7 @@ class RangeMethod(Finite):
         return self.scope == "all" or inside
 
     @property
-    def place(self) -> str:
+    def scope_text(self) -> str:
         """The display name of its scope."""
         named = {"all": "all activations", "module": f"all of {self.match}", "tensor": self.match}
         return named[self.scope]

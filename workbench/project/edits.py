@@ -421,7 +421,7 @@ DECIDED = (
 )
 
 
-class Kept(Protocol):
+class SavedConfiguration(Protocol):
     """A saved configuration with all fields of ``DECIDED``."""
 
     @property
@@ -433,12 +433,12 @@ class Kept(Protocol):
         """Named configs that the rules may use."""
 
 
-def restore_rules(project: Project, kept: Kept) -> Project:
+def restore_rules(project: Project, saved: SavedConfiguration) -> Project:
     """Return the project with the rules, weights and ranges of a saved configuration.
 
     Presets of the project are kept, except those with a name that the rules use.
     """
-    named = {rule.config for rule in kept.rules if isinstance(rule.config, str)}
-    wanted = {name: config for name, config in kept.presets.items() if name in named}
-    decided = {name: getattr(kept, name) for name in DECIDED}
+    named = {rule.config for rule in saved.rules if isinstance(rule.config, str)}
+    wanted = {name: config for name, config in saved.presets.items() if name in named}
+    decided = {name: getattr(saved, name) for name in DECIDED}
     return revise(project, presets={**project.presets, **wanted}, **decided)

@@ -429,7 +429,7 @@ class Project(Finite):
         """Return the number of distinct weights by module; "" is every other layer."""
         return {c.module: c.clusters for c in self.compressions if c.clusters is not None}
 
-    def kept_off(self) -> list[tuple[RuleKind, str]]:
+    def cpu_only_rules(self) -> list[tuple[RuleKind, str]]:
         """Return kind and match of the rules that keep parts off the NPU, sorted."""
         return sorted({(r.kind, r.match) for r in self.rules if r.enabled and r.keeps_off})
 

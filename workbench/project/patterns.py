@@ -21,7 +21,7 @@ _MAX_LENGTH, _MAX_PYTHON_LENGTH = 2_000, 200
 _MAX_NAME, _MAX_REPEATS = 200, 3
 # The memory of one pattern [bytes]; 100 times what a usual one takes.
 _MAX_MEMORY = 1 << 16
-_MAX_KEPT = 2_048
+_MAX_CACHED = 2_048
 _REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
 _SINGLE = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}
 
@@ -54,7 +54,7 @@ def fault(pattern: str) -> str:
     return ""
 
 
-@lru_cache(_MAX_KEPT)
+@lru_cache(_MAX_CACHED)
 def _compiled(pattern: str) -> _Compiled:
     """Return a pattern to match.
 

@@ -109,16 +109,16 @@ class Recipe:
         rules = [(kind, match, self.modes[mode]), *form.rules, *self.rules]
         return Chosen(rules, self.options | form.options, lines)
 
-    def _offered(self, name: str, given: str, offered: Mapping[str, object]) -> str:
-        if given and given not in offered:
+    def _offered(self, name: str, chosen: str, offered: Mapping[str, object]) -> str:
+        if chosen and chosen not in offered:
             known = f"Available: {', '.join(offered)}." if offered else "It has none."
             raise failure(
-                f"The recipe {self.title} has no {name} {given!r}.",
+                f"The recipe {self.title} has no {name} {chosen!r}.",
                 known,
                 Place(kind="option", id=name),
                 code="recipe-option-unknown",
             )
-        return given or next(iter(offered), "")
+        return chosen or next(iter(offered), "")
 
     def text(self) -> str:
         """Return the recipe's Python file."""

@@ -41,20 +41,20 @@ class NodeRef:
 class Effective:
     """The result for a module or node: config label, deciding rule and overridden rules.
 
-    ``kept_off`` is the rule that keeps it off the NPU; precision and placement are independent.
+    ``cpu_only`` is the rule that keeps it off the NPU; precision and placement are independent.
     ``wish`` is the label that the rule asks for, if the target applied ``label`` instead.
     """
 
     label: str
     rule: str | None
     overridden: tuple[str, ...] = ()
-    kept_off: str | None = None
+    cpu_only: str | None = None
     wish: str = ""
 
     @property
     def chip(self) -> str:
         """The config label, with "CPU" if the node is kept off the NPU."""
-        return f"{self.label} {ON_CPU}" if self.kept_off else self.label
+        return f"{self.label} {ON_CPU}" if self.cpu_only else self.label
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class _Tally:
         if precise:
             beaten = tuple(rule.id for rule in precise[1:])
             effective = Effective(self._labels[precise[0].id], precise[0].id, beaten)
-        return replace(effective, kept_off=keeping[0].id) if keeping else effective
+        return replace(effective, cpu_only=keeping[0].id) if keeping else effective
 
     def counts(self) -> dict[str, RuleCount]:
         """Return the counts of every rule, where known."""

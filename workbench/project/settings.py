@@ -91,12 +91,12 @@ def _plain(value: Any) -> Any:
     return [_plain(part) for part in value] if isinstance(value, tuple) else value
 
 
-def changed(project: Project, given: Mapping[str, Any]) -> Project:
+def changed(project: Project, values: Mapping[str, Any]) -> Project:
     """Return the project with some settings changed.
 
     Args:
         project: The project.
-        given: Values by key. Texts are read in the type of the setting: sizes as ``224x224``, other
+        values: Values by key. Texts are read in the type of the setting: sizes as ``224x224``, other
             lists with commas or slashes, switches as ``on`` and ``off``. The empty text restores
             the default. None, and ``none`` where a value may be absent, clear the value: a limit
             of the gate is off then. A group takes one text: a reference for ``model``,
@@ -109,11 +109,11 @@ def changed(project: Project, given: Mapping[str, Any]) -> Project:
     raw = project.model_dump(mode="json", exclude_defaults=True)
     groups, leaves = dict(_groups(Project, "")), keys()
     # Groups first: a key inside a group refines what the group is set to.
-    for key in sorted(given, key=lambda key: (key not in groups, key.count("."))):
+    for key in sorted(values, key=lambda key: (key not in groups, key.count("."))):
         if key in groups:
-            _put_group(raw, key, groups[key], given[key])
+            _put_group(raw, key, groups[key], values[key])
         elif key in leaves:
-            _put_value(raw, key, leaves[key], given[key])
+            _put_value(raw, key, leaves[key], values[key])
         else:
             raise _unknown(key, [*leaves, *groups])
     text = json.dumps({**_without_empty(raw), "version": PROJECT_VERSION})

@@ -365,7 +365,7 @@ def _actions(data: memoryview | bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
             at += length
 
 
-def made_for(data: memoryview | bytes) -> tuple[str, int]:
+def target_of_commands(data: memoryview | bytes) -> tuple[str, int]:
     """Return family and MACs of the NPU that the commands are for, from the header only.
 
     Family is "" and MACs 0 if the configuration is not first.
@@ -427,7 +427,7 @@ class NpuTensor:
         return tuple(sorted({*self.written, *self.read}))
 
     @property
-    def place(self) -> str:
+    def address_text(self) -> str:
         """Region and address."""
         return f"{region_name(self.area.region)} {self.area.address:#x}"
 
@@ -442,7 +442,7 @@ def tensors(stream: CommandStream, inputs: Sequence[Port], outputs: Sequence[Por
         region: sorted({area.address for area in (*written, *read) if area.region == region})
         for region in {area.region for area in (*written, *read)}
     }
-    by_place = _by_place(written), _by_place(read)
+    by_address = _by_address(written), _by_address(read)
     tensor_list, taken = [], set()
     for word, ports in (("input", inputs), ("output", outputs)):
         for number, port in enumerate(ports):
@@ -451,7 +451,8 @@ def tensors(stream: CommandStream, inputs: Sequence[Port], outputs: Sequence[Por
             addresses = [(port.region, address) for address in inside]
             taken.update(addresses)
             uses = (
-                tuple(o for start in addresses for o in side.get(start, ()))[:_MOST_USES] for side in by_place
+                tuple(o for start in addresses for o in side.get(start, ()))[:_MOST_USES]
+                for side in by_address
             )
             tensor_list.append(NpuTensor(f"{word} {number}", area, port.shape, *uses))
     for area in dict.fromkeys((*written, *read)):
@@ -469,12 +470,12 @@ def _uses(stream: CommandStream, *, writes: bool) -> dict[Area, list[int]]:
     return uses
 
 
-def _by_place(uses: dict[Area, list[int]]) -> dict[tuple[int, int], list[int]]:
-    tensor_by_place: dict[tuple[int, int], list[int]] = {}
+def _by_address(uses: dict[Area, list[int]]) -> dict[tuple[int, int], list[int]]:
+    tensor_by_address: dict[tuple[int, int], list[int]] = {}
     for area, offsets in uses.items():
         if area.role == "feature map":
-            tensor_by_place.setdefault((area.region, area.address), []).extend(offsets)
-    return tensor_by_place
+            tensor_by_address.setdefault((area.region, area.address), []).extend(offsets)
+    return tensor_by_address
 
 
 def _inside(starts: list[int], port: Port) -> list[int]:

@@ -29,8 +29,8 @@ from workbench.script.quantizer import (
     corrections_part,
     cpu_kernels_call,
     cpu_kernels_part,
+    cpu_only_part,
     integer_borders_part,
-    kept_off_part,
     observers_part,
     out_variants_part,
     own_ini_part,
@@ -103,7 +103,7 @@ def script(
         *own_ini_part(opened),
         corrections_part(project),
         *rewrites_part(project),
-        *kept_off_part(project),
+        *cpu_only_part(project),
         *integer_borders_part(project),
         out_variants_part(),
         *cpu_kernels_part(project),
@@ -323,9 +323,9 @@ _RUNTIME_FORM = {
 
 def _checks(project: Project) -> str:
     """Return the partitioner arguments for rules that keep parts off the NPU."""
-    if not project.kept_off():
+    if not project.cpu_only_rules():
         return ""
-    return f", additional_checks=[\n            KeptOff({project.kept_off()!r})]"
+    return f", additional_checks=[\n            KeptOff({project.cpu_only_rules()!r})]"
 
 
 def _flow(

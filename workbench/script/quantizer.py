@@ -12,16 +12,16 @@ from workbench.project.opened import OpenProject
 from workbench.script.model_and_data import load_callable
 from workbench.targets import target_of
 from workbench.targets.ethos_u.checks import flags_of
-from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER, wanted_corrections
+from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER, enabled_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.options import (
     CMSIS_NN_CPUS,
     CPU_KERNELS,
     NEGATIVE_INFINITY,
     POSITIVE_INFINITY,
-    given_passes,
+    changed_passes,
 )
-from workbench.targets.ethos_u.rewrites import wanted_rewrites
+from workbench.targets.ethos_u.rewrites import enabled_rewrites
 from workbench.targets.ethos_u.vela_ini import OWN_INI, ini_of, section_for_vela, text_for_vela
 
 if TYPE_CHECKING:
@@ -76,10 +76,10 @@ def plugin_quantizer_part(project: Project) -> list[str]:
     return [text[text.index("from executorch") :]]
 
 
-def _config(given: AnyConfig | None, folder: Path) -> str:
-    if isinstance(given, PluginConfig):
-        return f"{load_callable(given.reference, folder, 'plugins')}(is_qat=False)"
-    config = integers_of(given)
+def _config(assigned: AnyConfig | None, folder: Path) -> str:
+    if isinstance(assigned, PluginConfig):
+        return f"{load_callable(assigned.reference, folder, 'plugins')}(is_qat=False)"
+    config = integers_of(assigned)
     if config is None:
         return "None"
     activation, per_channel = config.activation, config.weight.per_channel
@@ -151,7 +151,7 @@ def own_ini_part(opened: OpenProject) -> list[str]:
 
 def rewrites_part(project: Project) -> list[str]:
     """Return the rewrites of the float graph, where one is on."""
-    if not wanted_rewrites(project.target.options):
+    if not enabled_rewrites(project.target.options):
         return []
     # What a file imports from another of them is in the script already.
     texts = (path.read_text().replace(_FROM_CORRECTIONS, f"from {_COPIED}.") for path in _REWRITES)
@@ -161,7 +161,7 @@ def rewrites_part(project: Project) -> list[str]:
 def corrections_part(project: Project) -> str:
     """Return the imports of the copied corrections, and the tables of those that are on."""
     chosen: dict[str, list[str]] = {}
-    for row in wanted_corrections(project.target.options):
+    for row in enabled_corrections(project.target.options):
         chosen.setdefault(row.module, []).append(row.id)
     modules = [f"from {_COPIED} import {module}" for module in sorted(chosen)]
     return "\n".join([_BESIDE, *modules, _IMPORTS.format(copied=_COPIED), *_table(chosen)])
@@ -195,9 +195,9 @@ def copied_corrections() -> dict[str, str]:
     return {f"{_COPIED}/{file.name}": file.read_text(encoding="utf-8") for file in files}
 
 
-def kept_off_part(project: Project) -> list[str]:
+def cpu_only_part(project: Project) -> list[str]:
     """Return the check for rules that keep parts off the NPU, if there are any."""
-    if not project.kept_off():
+    if not project.cpu_only_rules():
         return []
     text = _KEEPING_OFF.read_text()
     return [_DONT_SUPPORT, text[text.index("class KeptOff") :]]
@@ -255,7 +255,7 @@ def quantizer_part(opened: OpenProject) -> str:
     if options.get("config_ini"):
         own = f",\n        config_ini={OWN_INI!r}"
         system = section_for_vela(system, complete.id)
-    faster = [f"{row.id!r}: {row.function}" for row in wanted_rewrites(options)]
+    faster = [f"{row.id!r}: {row.function}" for row in enabled_rewrites(options)]
     lines = [
         _WITH_OBSERVER,
         "",
@@ -281,7 +281,7 @@ def quantizer_part(opened: OpenProject) -> str:
 
 def _transformations(options: Mapping[str, Any]) -> list[str]:
     """Return the lines that configure transformations before quantization and compilation."""
-    passes = given_passes(options)
+    passes = changed_passes(options)
     if not passes:
         return []
     lines = [

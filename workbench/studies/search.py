@@ -59,7 +59,7 @@ class Limits(Finite):
             (cpu - self.cpu) if self.cpu is not None else 0.0,
         )
 
-    def hold(self, figures: Figures) -> bool:
+    def are_met(self, figures: Figures) -> bool:
         """Return whether all limits hold."""
         return all(excess <= 0.0 for excess in self.excesses(figures))
 

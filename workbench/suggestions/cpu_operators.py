@@ -12,7 +12,7 @@ from workbench.pipeline.resolution import resolve_graph
 from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
 from workbench.targets import target_of
-from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_wanted
+from workbench.targets.ethos_u.corrections import CORRECTIONS_BY_ID, is_enabled
 from workbench.text import listed, plural
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def switch_on_corrections(project: Project, left: Left) -> Iterator[Suggestion]:
             and operator.origin is not None
             and operator_name(operator.origin.op) in operators
         ]
-        if not chosen or is_wanted(correction, project.target.options):
+        if not chosen or is_enabled(correction, project.target.options):
             continue
         row = CORRECTIONS_BY_ID[correction]
         yield _of_config(
@@ -90,7 +90,7 @@ def run_on_npu(project: Project, left: Left) -> Iterator[Suggestion]:
 
 
 def _keeps(rule: Rule, operator: Operator) -> bool:
-    return operator.effective is not None and operator.effective.kept_off == rule.id
+    return operator.effective is not None and operator.effective.cpu_only == rule.id
 
 
 def quantize_floats(project: Project, left: Left) -> Iterator[Suggestion]:
@@ -98,7 +98,7 @@ def quantize_floats(project: Project, left: Left) -> Iterator[Suggestion]:
     groups: dict[str | None, list[Operator]] = defaultdict(list)
     for operator in left.operators:
         effective = operator.effective
-        if effective is None or effective.kept_off or effective.label != "float":
+        if effective is None or effective.cpu_only or effective.label != "float":
             continue
         if not _loses_its_clamp(project, operator):
             groups[effective.rule].append(operator)
@@ -126,7 +126,7 @@ def _loses_its_clamp(project: Project, operator: Operator) -> bool:
     """Return whether an operator is better kept in float: quantized, it may lose its clamp."""
     origin = operator.origin
     is_clamp = origin is not None and operator_name(origin.op) in _CLAMPS
-    return is_clamp and not is_wanted("keep_relu_clamps", project.target.options)
+    return is_clamp and not is_enabled("keep_relu_clamps", project.target.options)
 
 
 _CLAMPS = ("relu", "relu_", "relu6", "hardtanh", "hardtanh_", "clamp")
@@ -162,12 +162,12 @@ def widen_magnitudes(project: Project, left: Left, program: GraphSnapshot) -> It
     8 bits do not hold the squares of a spectrum, nor its zero frequency beside the others, so that
     such a transform stays in float on the CPU.
     """
-    if not is_wanted("plain_operators", project.target.options):
+    if not is_enabled("plain_operators", project.target.options):
         return
     names = dict[str, None]()
     for operator in left.operators:
         origin, effective = operator.origin, operator.effective
-        is_kept = effective is None or effective.kept_off or effective.label in {"float", _SIXTEEN_BIT}
+        is_kept = effective is None or effective.cpu_only or effective.label in {"float", _SIXTEEN_BIT}
         if origin is None or is_kept or not _is_complex(origin):
             continue
         spectrum, readers = _spectrum_of(program, origin.id)
@@ -359,7 +359,7 @@ class Left:
 
 def _is_decided(operator: Operator) -> bool:
     effective = operator.effective
-    return effective is not None and (effective.label == "float" or bool(effective.kept_off))
+    return effective is not None and (effective.label == "float" or bool(effective.cpu_only))
 
 
 def left_on_cpu(

@@ -79,7 +79,7 @@ def _example_source(model: ModelSource) -> str:
 
 
 # What operations lose cycles to that a rewrite takes away.
-_LOST_TO: dict[str, frozenset[CycleCause]] = {
+_REMOVED_CAUSES: dict[str, frozenset[CycleCause]] = {
     STRIDES: frozenset(("stride",)),
     KERNELS: frozenset(("few_channels", "kernel", "shape", "depth", "output")),
     TAILS: frozenset(("copy", "stride")),
@@ -100,7 +100,11 @@ def switch_on_rewrites(
             operation.cycles - operation.ideal_cycles
             for report in lowered.vela
             for operation in report.operations
-            if (operation.root in norms if row.id not in _LOST_TO else operation.cause in _LOST_TO[row.id])
+            if (
+                operation.root in norms
+                if row.id not in _REMOVED_CAUSES
+                else operation.cause in _REMOVED_CAUSES[row.id]
+            )
         )
         if lost:
             yield Suggestion(

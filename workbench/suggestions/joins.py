@@ -82,14 +82,14 @@ _SHOWN = 2
 class LossyJoin:
     """A join or sum within the network, and the operand that loses most on its grid.
 
-    ``decibels`` is the predicted SQNR of ``lost`` on that grid, ``alone`` on an 8-bit grid of its
+    ``decibels`` is the predicted SQNR of ``operand`` on that grid, ``alone`` on an 8-bit grid of its
     own [dB]. ``nodes`` are the operations that make the operands, the join, and those that read it.
     """
 
     node: Node
     quality: TensorQuality
     operands: tuple[TensorQuality, ...]
-    lost: TensorQuality
+    operand: TensorQuality
     decibels: float
     alone: float
     nodes: tuple[str, ...]
@@ -136,13 +136,13 @@ def _loss(program: GraphSnapshot, node: Node, tensors: Mapping[str, TensorQualit
     operands = tuple(tensors[n.id] for n in makers if n.id in tensors and _size(tensors[n.id]))
     if len(operands) < 2 or _is_output(program, node):
         return None
-    lost = min(operands, key=lambda row: row.rms or 0.0)
-    alone, decibels = predicted_db(lost, _span(lost) / _STEPS), predicted_db(lost, quality.step)
+    operand = min(operands, key=lambda row: row.rms or 0.0)
+    alone, decibels = predicted_db(operand, _span(operand) / _STEPS), predicted_db(operand, quality.step)
     if decibels >= _LOW_DB or alone - decibels < _LEAST_GAIN_DB:
         return None
     nodes = [*_reached(makers, program.producers), node.id]
     nodes += _reached(program.consumers(node.id), program.consumers)
-    return LossyJoin(node, quality, operands, lost, decibels, alone, tuple(dict.fromkeys(nodes)))
+    return LossyJoin(node, quality, operands, operand, decibels, alone, tuple(dict.fromkeys(nodes)))
 
 
 def _size(row: TensorQuality) -> float:
@@ -232,10 +232,10 @@ def _sentence(loss: LossyJoin) -> str:
     large = max(loss.operands, key=_size)
     verb = "adds" if loss.is_sum else "joins"
     step = loss.quality.step or 0.0
-    steps = _span(loss.lost) / step
+    steps = _span(loss.operand) / step
     return (
-        f"{loss.node.id} {verb} {_ranged(loss.lost)} and {_ranged(large)} in one range with a step of "
-        f"{step:.3g}. {_named(loss.lost)} has {steps:.1f} of {_STEPS} steps: {loss.decibels:.1f} dB SQNR, "
+        f"{loss.node.id} {verb} {_ranged(loss.operand)} and {_ranged(large)} in one range with a step of "
+        f"{step:.3g}. {_named(loss.operand)} has {steps:.1f} of {_STEPS} steps: {loss.decibels:.1f} dB SQNR, "
         f"{loss.alone:.1f} dB in a range of its own, predicted."
     )
 

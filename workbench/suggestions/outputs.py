@@ -24,7 +24,7 @@ _NAMED = 6
 _WIDE = "a16w8"
 
 
-def lost_parts(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]]:
+def lossy_joins(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]]:
     """Return the parts of each output that the program returns joined, and that loses a part."""
     parts: dict[int, list[PartQuality]] = defaultdict(list)
     for part in evaluated.parts if evaluated is not None else ():
@@ -40,7 +40,7 @@ def split_output(evaluated: EvaluateResult | None, exported: ExportResult | None
         evaluated: The quality of the quantized model.
         exported: The outputs of the model, with the operations that make their parts.
     """
-    joins = lost_parts(evaluated)
+    joins = lossy_joins(evaluated)
     for output, parts in joins.items():
         lost = [part for part in parts if _is_low(part)]
         names = listed([part.name for part in parts[:_NAMED]])
@@ -67,7 +67,7 @@ def normalise_output(evaluated: EvaluateResult | None, exported: ExportResult | 
         evaluated: The quality of the quantized model.
         exported: The outputs of the model, with the operations that make their parts.
     """
-    joins = lost_parts(evaluated)
+    joins = lossy_joins(evaluated)
     for output, parts in joins.items():
         lost = [part for part in parts if _is_low(part)]
         yield from _divided(output, parts, lost, exported, alone=len(joins) == 1)
@@ -76,7 +76,7 @@ def normalise_output(evaluated: EvaluateResult | None, exported: ExportResult | 
 def _divided(
     output: int,
     parts: Sequence[PartQuality],
-    lost: Sequence[PartQuality],
+    lossy: Sequence[PartQuality],
     exported: ExportResult | None,
     *,
     alone: bool,
@@ -90,7 +90,7 @@ def _divided(
     yield Suggestion(
         id="normalise_output" if alone else f"normalise_output:{output}",
         title=f"Divide the {len(parts)} parts of output {output} to one size",
-        evidence=f"{listed([_loss(part) for part in lost[:_NAMED]])}.",
+        evidence=f"{listed([_loss(part) for part in lossy[:_NAMED]])}.",
         expected=f"{named}. Output {output} keeps its shape, and one range holds all parts; the "
         "firmware multiplies them again, as the note and the header say.",
         gain=ExpectedGain(),
@@ -153,12 +153,12 @@ def _figures(parts: Sequence[OutputPart], rows: Mapping[str, PartQuality], outpu
 
 
 def _in_16_bits(
-    output: int, lost: Sequence[PartQuality], exported: ExportResult | None
+    output: int, lossy: Sequence[PartQuality], exported: ExportResult | None
 ) -> Iterator[Alternative]:
     """Yield the split with 16 bits for what makes the lost parts, then for the whole model."""
     known = exported.model_outputs[output : output + 1] if exported is not None else ()
     parts = [part for model_output in known for part in model_output.parts]
-    names = {part.name for part in lost}
+    names = {part.name for part in lossy}
     nodes = list(dict.fromkeys(n for part in parts if part.name in names for n in part.nodes))
     if nodes:
         yield Alternative(

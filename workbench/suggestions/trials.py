@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # Less is within the noise of few samples [dB].
 _LEAST_DB = 1.0
 # What a change that saves cycles may cost [dB].
-_MOST_LOST_DB = 0.5
+_MAX_LOSS_DB = 0.5
 # What a smaller program must save of its cycles or bytes, and the SQNR from which on it may lose
 # accuracy for that [dB].
 _LEAST_SAVED, _GOOD_DB = 0.02, 20.0
@@ -113,12 +113,12 @@ def tried(suggestion: Suggestion, before: Figures, after: Figures) -> Suggestion
     assert gain.sqnr_db is not None
     is_better = gain.sqnr_db >= _LEAST_DB
     if suggestion.improves == "cycles":
-        is_better = before.cycles > after.cycles and gain.sqnr_db >= -_MOST_LOST_DB
+        is_better = before.cycles > after.cycles and gain.sqnr_db >= -_MAX_LOSS_DB
     elif suggestion.improves == "size":
         saved = max(
             _share(before.cycles, after.cycles), _share(before.lowered.pte_bytes, after.lowered.pte_bytes)
         )
-        is_kept = gain.sqnr_db >= -_MOST_LOST_DB or then >= _GOOD_DB
+        is_kept = gain.sqnr_db >= -_MAX_LOSS_DB or then >= _GOOD_DB
         is_better = saved >= _LEAST_SAVED and is_kept
     if not is_better or not math.isfinite(gain.sqnr_db):
         return None

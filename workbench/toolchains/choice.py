@@ -66,13 +66,13 @@ def warnings_of(project: Project) -> Iterator[ErrorInfo]:
         )
 
 
-def nearest(wanted: str) -> str:
+def nearest(versions: str) -> str:
     """Return the toolchain of this machine whose versions are nearest to a text of versions.
 
     Those whose interpreter is gone do not count.
 
     Args:
-        wanted: As ``title_of`` writes it; ExecuTorch counts more than torch, and that than Vela.
+        versions: As ``title_of`` writes it; ExecuTorch counts more than torch, and that than Vela.
 
     Returns:
         Its name; "" for the program's own.
@@ -81,12 +81,12 @@ def nearest(wanted: str) -> str:
     for name, toolchain in toolchains().items():
         if os.path.exists(toolchain.python):
             known[name] = toolchain.probed.versions
-    return max(known, key=lambda name: _equal_parts(title_of(known[name]), wanted))
+    return max(known, key=lambda name: _equal_parts(title_of(known[name]), versions))
 
 
-def _equal_parts(title: str, wanted: str) -> tuple[int, ...]:
+def _equal_parts(title: str, versions: str) -> tuple[int, ...]:
     """Return how many numbers of each version are equal, the first version first."""
-    here, there = _numbers(title), _numbers(wanted)
+    here, there = _numbers(title), _numbers(versions)
     return tuple(_common(here.get(name, []), number) for name, number in there.items())
 
 
@@ -103,8 +103,8 @@ def _common(one: list[str], other: list[str]) -> int:
     return equal
 
 
-def _offer(wanted: str) -> str:
-    name = nearest(wanted)
+def _offer(title: str) -> str:
+    name = nearest(title)
     versions = tools_of(name) if not name else toolchains()[name].probed.versions
     return (
         f"The nearest here is {name or OWN_TITLE} ({title_of(versions)}): "

@@ -90,12 +90,12 @@ def create(name: str, spec: str, report: Callable[[str], None]) -> Toolchain:
         raise _failed(f"{error.strerror or error}.", lock_remedy(error, ""), str(error)) from error
 
 
-def _created(name: str, wanted: Sequence[str], folder: Path, report: Callable[[str], None]) -> Toolchain:
+def _created(name: str, packages: Sequence[str], folder: Path, report: Callable[[str], None]) -> Toolchain:
     try:
         report("making the environment")
         _run([interpreter.base(), "-I", "-m", "venv", str(folder)], report)
         python = interpreter_in(folder)
-        report(f"installing {', '.join(wanted)}")
+        report(f"installing {', '.join(packages)}")
         pip = [
             str(python),
             "-I",
@@ -110,8 +110,8 @@ def _created(name: str, wanted: Sequence[str], folder: Path, report: Callable[[s
             "1",
         ]
         # torch first, and kept by the second call: its newest release may be another one.
-        _run([*pip, *wanted[:-1]], report)
-        _run([*pip, *wanted], report)
+        _run([*pip, *packages[:-1]], report)
+        _run([*pip, *packages], report)
         return add(name, python, created=True)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

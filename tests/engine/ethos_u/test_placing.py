@@ -41,10 +41,10 @@ def test_that_it_is_predicted_what_a_rule_keeps_off(engine, kind, match, kept):
     assert engine.path(made, "convert") == engine.path(plain, "convert")
     graph = GraphSnapshot.load(engine.path(made, "export") / GRAPH_FILE)
     found = resolve_graph(made, graph)
-    predicted = {graph.nodes_by_id[i].op for i, e in found.nodes.items() if e.kept_off}
+    predicted = {graph.nodes_by_id[i].op for i, e in found.nodes.items() if e.cpu_only}
     named = kept - {"aten.convolution.default"} or {"aten.conv2d.default"}
     assert predicted == named
-    assert {e.label for e in found.nodes.values() if e.kept_off} == {"a8w8"}
+    assert {e.label for e in found.nodes.values() if e.cpu_only} == {"a8w8"}
 
 
 def test_that_a_program_of_which_nothing_may_run_on_the_npu_says_so(engine):

@@ -31,8 +31,8 @@ def wrong_from(monkeypatch, first, name=None):
 
     right = Executor.run
 
-    def run(self, inputs, kept=(), samples=1):
-        values = right(self, inputs, kept, samples)
+    def run(self, inputs, extra_names=(), samples=1):
+        values = right(self, inputs, extra_names, samples)
         chosen = name(self) if name else self.outputs[0]
         if chosen in values and len(values[chosen]) > first:
             changed = np.array(values[chosen])
@@ -60,7 +60,7 @@ def test_that_every_sample_is_computed_and_executed(engine):
 @pytest.mark.parametrize(("name", "again"), [("small", []), ("averaged", ["verify"])])
 def test_that_verify_gives_the_same_with_what_evaluate_computed(engine, monkeypatch, name, again):
     with monkeypatch.context() as patched:
-        patched.setattr(reference_model, "kept_outputs", lambda _: SampleOutputs())
+        patched.setattr(reference_model, "load_outputs", lambda _: SampleOutputs())
         alone = verified(engine, name)
     assert alone.max_lsb == 0
     made = project(name, **CALIBRATED)

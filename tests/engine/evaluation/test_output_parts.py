@@ -47,7 +47,7 @@ def test_that_a_part_that_its_range_loses_makes_the_program_not_accurate(engine)
     assert score.decibels < 15 < box.decibels
     answer = accuracy(engine, made)
     assert answer.refused
-    assert [part.name for part in answer.lost_parts] == ["score"]
+    assert [part.name for part in answer.parts_to_split] == ["score"]
     assert "score of output 0" in answer.sentence
     assert [(p.name, p.limit) for p in answer.parts] == [("box", ">= 15"), ("score", ">= 15")]
 

@@ -16,6 +16,7 @@ from workbench.engine.formats.schemes import SCHEMES, quantize
 from workbench.project import edits
 from workbench.project.configs import FormatConfig
 from workbench.project.model import ModelSource, Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.sensitivity import SensitivityResult
@@ -40,7 +41,7 @@ def ruled(config, kind="global", match=""):
 
 def emulated(model, inputs, made, *, fold=True):
     """Return the emulated program of a model, and the report on it."""
-    rules = toolchain.quantizer(made, Path())
+    rules = toolchain.quantizer(OpenProject(made, Path()))
     module = torch.export.export(model.eval(), inputs).module(check_guards=False)
     prepared = toolchain.prepare(module, rules)
     report = toolchain.report(rules, prepared, made)

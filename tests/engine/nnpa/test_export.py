@@ -20,6 +20,7 @@ from workbench.engine.nnpa import compiler, lowering
 from workbench.engine.nnpa.onnx_export import rewrite_gemms
 from workbench.engine.nnpa.quantization import options_of
 from workbench.project import edits, store
+from workbench.project.opened import OpenProject
 from workbench.protocol import Cancel, JobFinished, RunStudy, RunUntil, decode_event
 from workbench.report import page
 from workbench.results import ExportedModel, VerifyResult
@@ -71,7 +72,7 @@ def packed(tmp_path_factory, shared_results):
             (engine.path(made, "lower") / "model.onnx").read_bytes(),
             told,
             engine.result(made, "verify"),
-            page(made, folder / "t.qwb", engine.cache),
+            page(OpenProject(made, folder, folder / "t.qwb"), engine.cache),
         )
     engine.close()
 

@@ -13,6 +13,7 @@ from workbench.engine.nnpa import arithmetic, toolchain
 from workbench.engine.nnpa.arithmetic import matmul, product, weight_of
 from workbench.project import edits
 from workbench.project.model import DataSource, ModelSource, Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy, StudyProgress
 from workbench.studies.documents import load_study, study_folder
 from workbench.studies.sensitivity import SensitivityResult
@@ -41,7 +42,7 @@ def ruled(model="n", samples="", config="int8-dyn", **options):
 def emulated(model, *inputs, project=None, **options):
     """Return the emulated program of a model, and the report on it by node."""
     project = project or ruled(**options)
-    rules = toolchain.quantizer(project, Path())
+    rules = toolchain.quantizer(OpenProject(project, Path()))
     module = torch.export.export(model.eval(), inputs).module(check_guards=False)
     prepared = toolchain.prepare(module, rules)
     report = toolchain.report(rules, prepared, project)
@@ -176,7 +177,7 @@ def test_that_a_range_is_taken_at_every_call():
     linear = nn.Linear(16, 8)
     x = torch.randn(4, 16)
     project = ruled(reading="document")
-    rules = toolchain.quantizer(project, Path())
+    rules = toolchain.quantizer(OpenProject(project, Path()))
     module = torch.export.export(linear, (x,)).module(check_guards=False)
     program = toolchain.convert(toolchain.prepare(module, rules))
     weight, bias = linear.weight.detach().t(), linear.bias.detach()
@@ -303,7 +304,7 @@ def test_that_a_student_computes_as_the_program_and_its_gradients_go_straight_th
     model, x = networks.mlp()
     expected, _ = emulated(model, x)
     floating = torch.export.export(model, (x,)).module(check_guards=False)
-    qat_model = toolchain.qat_model(floating, ruled(), Path())
+    qat_model = toolchain.qat_model(floating, OpenProject(ruled(), Path()))
     y = qat_model.module(x)
     assert torch.equal(y.detach(), expected)
     y.sum().backward()

@@ -10,6 +10,7 @@ import pytest
 
 from workbench import disk_cache, doctor, toolchain_versions
 from workbench.api.summary import summary
+from workbench.project.opened import OpenProject
 from workbench.protocol import LogLine, Shutdown, decode_event, encode_command
 from workbench.toolchain_versions import status
 
@@ -67,7 +68,7 @@ def test_that_the_doctor_finds_it() -> None:
 def test_that_a_run_reports_it(tmp_path: Path) -> None:
     from tests.fakes.projects import make_project
 
-    document = summary(make_project(), tmp_path, [], {}, None)
+    document = summary(OpenProject(make_project(), tmp_path), [], {}, None)
     assert document["acceleration"]["active"] is False
     assert "python 3.13" in document["acceleration"]["reason"]
 
@@ -78,6 +79,6 @@ def test_that_a_run_reports_accelerations_that_are_on_or_turned_off(
     monkeypatch.setattr(disk_cache, "folder", lambda: tmp_path)
     monkeypatch.setattr(toolchain_versions, "versions", lambda: toolchain_versions.PROVEN[0])
     assert status().model_dump() == {"active": True, "reason": ""}
-    off = status(wanted=False)
+    off = status(is_enabled=False)
     assert not off.active
     assert "--no-acceleration" in off.reason

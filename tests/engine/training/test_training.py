@@ -59,7 +59,7 @@ def qat_model_of(model, inputs):
     from workbench.engine.training.model import QatModel
 
     floating = torch.export.export(getattr(networks, model)()[0], inputs).module(check_guards=False)
-    return QatModel(floating, training_quantizer(project(model), Path()), prepare_norms)
+    return QatModel(floating, training_quantizer(OpenProject(project(model), Path())), prepare_norms)
 
 
 def sqnr(engine, made):
@@ -126,7 +126,7 @@ def assert_norms_are_those_of_the_model(name):
 
     model, inputs = norm_networks.made(name)
     floating = torch.export.export(model, inputs).module(check_guards=False)
-    qat_model = QatModel(floating, training_quantizer(project("small"), Path()), prepare_norms)
+    qat_model = QatModel(floating, training_quantizer(OpenProject(project("small"), Path())), prepare_norms)
     with torch.no_grad():
         given, expected = qat_model.run_in_float(*inputs), model(*inputs)
     assert torch.allclose(given, expected, rtol=1e-4, atol=1e-4)

@@ -34,7 +34,7 @@ def folder(tmp_path):
 def allow(folder, spec="own_model.py:net"):
     made = project("small").model_copy(update={"model": ModelSource(spec=spec)})
     code = read_code(OpenProject(made, folder))
-    code_import.install_allowed(made, folder, code.digest)
+    code_import.install_allowed(OpenProject(made, folder), code.digest)
     return made
 
 
@@ -55,9 +55,9 @@ def test_that_other_code_than_the_allowed_is_refused(folder):
     digest = read_code(OpenProject(made, folder)).digest
     (folder / "unrelated.py").write_text("")
     with refused("code-not-trusted"):
-        code_import.install_allowed(made, folder, digest)
+        code_import.install_allowed(OpenProject(made, folder), digest)
     with refused("code-not-trusted"):
-        code_import.install_allowed(made, folder, "")
+        code_import.install_allowed(OpenProject(made, folder), "")
 
 
 def test_that_a_callable_that_was_not_asked_about_is_not_loaded(folder):

@@ -11,7 +11,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from tests.fakes.projects import MODULES, make_project
 from ui.features.rules.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
 from ui.shared.job_table import JobTableModel
-from ui.shared.log_lines import KEPT, LogModel
+from ui.shared.log_lines import MAX_LINES, LogModel
 from ui.shared.module_tree import Column, ModuleTreeModel
 from ui.shared.problem_list import Problem, ProblemListModel
 from ui.state.jobs import Job
@@ -124,13 +124,13 @@ def test_that_a_switched_box_asks_and_changes_nothing_itself(watch, qtbot):
 
 def test_that_the_log_stays_bounded_under_a_flood(watch):
     model = watch(LogModel())
-    for number in range(KEPT + 500):
+    for number in range(MAX_LINES + 500):
         model.add("info", f"line {number}")
     model.flush()
     model.add("error", "the last")
     model.flush()
-    assert model.rowCount() == KEPT
-    assert model.index(KEPT - 1, 0).data().endswith("the last")
+    assert model.rowCount() == MAX_LINES
+    assert model.index(MAX_LINES - 1, 0).data().endswith("the last")
     assert model.last_lines(1).endswith("the last")
     model.clear()
     assert model.rowCount() == 0

@@ -124,11 +124,11 @@ def readings_products_commands_and_files_are_shown(nnpa, qtbot):
     panel = nnpa.window.reveal("accuracy")
     qtbot.waitUntil(lambda: panel.has("verify"))
     assert f"SQNR: 34.50 dB, {EMULATED}" in panel.cards.texts()
-    assert [panel.readings.row_at(row).sqnr_db for row in range(2)] == [44.0, 46.5]
-    assert panel.reading_table.isVisible()
+    assert [panel.variants.row_at(row).sqnr_db for row in range(2)] == [44.0, 46.5]
+    assert panel.variant_table.isVisible()
     comparison = panel.comparison
     assert comparison.heading.text() == "Exported file vs. float model"
-    assert comparison.reading_table.isVisible()
+    assert comparison.variant_table.isVisible()
     assert not comparison.differences.isVisible()
     assert any("ONNX Runtime 1.31" in text for text in comparison.cards.texts())
     # Products, commands and files are shown in the place of estimates.

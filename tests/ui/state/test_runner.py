@@ -27,7 +27,7 @@ class Heard:
         self.jobs, self.events, self.lost, self.trust = {}, [], [], []
         runner.job_changed.connect(self._on_job)
         runner.received.connect(self.events.append)
-        runner.engine_lost.connect(self.lost.append)
+        runner.engine_ended.connect(self.lost.append)
         runner.trust_asked.connect(lambda error, run: self.trust.append((error, run)))
 
     def _on_job(self, job):

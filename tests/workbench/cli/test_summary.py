@@ -6,6 +6,7 @@ from tests.fakes.results import result_of
 from workbench.api.summary import summary
 from workbench.cli.run import print_summary
 from workbench.project.model import ModelSource, Project, TargetChoice
+from workbench.project.opened import OpenProject
 from workbench.results import PrepareResult, save_result
 
 
@@ -29,7 +30,7 @@ def test_that_a_run_ends_with_what_its_stages_found_odd(tmp_path, told):
     save_result(PrepareResult(observers=1, annotations=(), warnings=(said,)), tmp_path)
     target = TargetChoice(id="ethos-u85-256")
     project = Project(name="net", model=ModelSource(spec="net.py:net"), target=target)
-    document = summary(project, tmp_path, [], {"prepare": tmp_path}, None)
+    document = summary(OpenProject(project, tmp_path), [], {"prepare": tmp_path}, None)
     assert document["warnings"] == [{"stage": "prepare", "message": said}]
     assert told(**document) == [f"Warning {said}"]
 

@@ -170,7 +170,7 @@ def test_that_the_program_is_described_with_its_ports_and_its_estimate():
         facts_of(), delegates=2, kernels=("a",),
         inputs=({"type": "tensor", "dtype": "int8", "shape": [1, 3, 4, 4], "scale": 0.5,
                  "zero_point": -3, "dim_order": [0, 2, 3, 1]},),
-        outputs=({"type": "int"},), weights=b"x", kept=("state",), handed_on=2,
+        outputs=({"type": "int"},), weights=b"x", state_buffers=("state",), handed_on=2,
         known_differences=("It departs.",),
     )  # fmt: skip
     first, weights, table, cycles, departs = blocks(facts, "Program")

@@ -332,7 +332,7 @@ def test_that_a_program_without_the_npu_asks_for_nothing_of_it():
 
 
 def test_that_state_is_carried_on():
-    facts = dataclasses.replace(facts_of(), handed_on=2, kept=("cache",))
+    facts = dataclasses.replace(facts_of(), handed_on=2, state_buffers=("cache",))
     (carry,) = (step for step in steps(facts, []) if step.title == "Carry the state on")
     assert "last 2 outputs are the last 2 inputs" in carry.detail
     assert "cache" in carry.detail

@@ -12,7 +12,7 @@ from tests.workbench.npu.streams import COPY
 from tests.workbench.npu.test_arithmetic import exact
 from workbench.npu.accumulators import accumulator_bits, begun, channel_scales
 from workbench.npu.arithmetic import Rounding
-from workbench.npu.checks import table_is_lost
+from workbench.npu.checks import overwrites_table
 from workbench.npu.counters import Counters, totals
 from workbench.npu.faults import Fault, Finding, LimitFault, ModeFault, TableFault
 from workbench.npu.memory import Memory
@@ -398,9 +398,9 @@ def test_that_counters_are_added_up():
 
 
 def test_that_only_small_devices_lose_their_tables():
-    assert table_is_lost(device("ethos-u55", 32), uses_table=False)
-    assert not table_is_lost(device("ethos-u55", 32), uses_table=True)
-    assert not table_is_lost(device("ethos-u55", 128), uses_table=False)
+    assert overwrites_table(device("ethos-u55", 32), uses_table=False)
+    assert not overwrites_table(device("ethos-u55", 32), uses_table=True)
+    assert not overwrites_table(device("ethos-u55", 128), uses_table=False)
 
 
 def test_that_large_biases_and_shifts_leave_no_room_for_floats():

@@ -103,7 +103,7 @@ def test_that_methods_stand_from_general_to_specific_one_for_each_place():
     project = edits.choose_method(project, "module", "stem", "mse")
     project = edits.choose_method(project, "all", "", "minmax")
     project = edits.choose_method(project, "tensor", "relu", "mse")
-    assert [(m.place, m.method) for m in project.range_methods] == [
+    assert [(m.scope_text, m.method) for m in project.range_methods] == [
         ("all activations", "minmax"),
         ("all of stem", "mse"),
         ("all of stem.conv", "mse"),

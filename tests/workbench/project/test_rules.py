@@ -116,12 +116,12 @@ def test_that_precision_and_place_are_decided_apart():
     modules = [ModuleRef("", "net.Net"), ModuleRef("body", "B"), ModuleRef("body.0", "C")]
     found = resolve(project, modules)
     body, inner = found.modules["body"], found.modules["body.0"]
-    assert (body.label, body.rule, body.kept_off, body.chip) == ("a8w8", "r1", "r2", "a8w8 CPU")
-    assert (inner.label, inner.rule, inner.kept_off) == ("a16w8", "r3", "r2")
+    assert (body.label, body.rule, body.cpu_only, body.chip) == ("a8w8", "r1", "r2", "a8w8 CPU")
+    assert (inner.label, inner.rule, inner.cpu_only) == ("a16w8", "r3", "r2")
     assert inner.overridden == ("r1",)
-    assert found.modules[""].kept_off is None
+    assert found.modules[""].cpu_only is None
     assert (found.counts["r2"].wins, found.counts["r2"].loses) == (2, 0)
-    assert project.kept_off() == [("module_name", "body")]
+    assert project.cpu_only_rules() == [("module_name", "body")]
     assert [kind for kind, _, _ in project.quantizer_calls()] == ["global", "module_name"]
 
 
@@ -181,7 +181,7 @@ def test_that_a_module_has_the_chain_of_its_known_ancestors():
 
 def test_that_a_config_off_the_npu_is_shown_with_its_place():
     assert Effective("a8w8", "r1").chip == "a8w8"
-    assert Effective("a8w8", "r1", kept_off="r2").chip == "a8w8 CPU"
+    assert Effective("a8w8", "r1", cpu_only="r2").chip == "a8w8 CPU"
     assert RuleCount(2, 3).matched == 5
 
 

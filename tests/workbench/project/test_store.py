@@ -177,7 +177,7 @@ def test_that_numbers_a_method_gave_in_version_1_become_that_method():
     ]
     project = store.parse(json.dumps(raw).encode(), "x")
     assert project.fixed_ranges() == {"conv2d": (-1.0, 1.0)}
-    assert [(m.place, m.method) for m in project.range_methods] == [("relu", "mse")]
+    assert [(m.scope_text, m.method) for m in project.range_methods] == [("relu", "mse")]
 
 
 @for_each(

@@ -248,7 +248,7 @@ def test_that_a_range_method_speaks_of_its_tensor_module_or_all():
     assert whole.strength < RangeMethod(scope="module", match="a", method="kl").strength
     assert RangeMethod(scope="module", match="a", method="kl").strength < module.strength
     assert module.strength < tensor.strength
-    assert (tensor.place, module.place) == ("relu", "all of layers.1")
+    assert (tensor.scope_text, module.scope_text) == ("relu", "all of layers.1")
     for wrong in ({"scope": "all", "match": "x"}, {"scope": "module"}, {"scope": "tensor"}):
         with pytest.raises(ValidationError):
             RangeMethod(method="mse", **wrong)
@@ -322,7 +322,7 @@ def test_that_rules_call_the_quantizer_in_order_and_place_apart():
     assert configs[1].weight.bits == 4
     assert configs[2] == PluginConfig(reference="own.py:tight")
     assert configs[3] is None
-    assert project.kept_off() == [("module_name", "e"), ("node_name", "n")]
+    assert project.cpu_only_rules() == [("module_name", "e"), ("node_name", "n")]
     assert project.taken_from_plugins() == [
         ("r3", "config", "own.py:tight"), ("r5", "finder", "own.py:First"),
         ("r6", "quantizer", "own.py:Rows"), ("r7", "observer", "own.py:W"),

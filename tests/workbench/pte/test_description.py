@@ -38,7 +38,7 @@ def everything(data: bytes) -> None:
                     blocks = vela_stream.blocks(delegate.data)
                     commands = vela_stream.commands(blocks)
                     if commands is not None:
-                        npu_commands.made_for(commands)
+                        npu_commands.target_of_commands(commands)
                         stream = npu_commands.decode(commands)
                         list(npu_commands.listing(stream))
                         ports = (vela_stream.ports(blocks, s) for s in ("inputs", "outputs"))
@@ -81,7 +81,7 @@ def test_that_tensors_of_the_npu_know_who_writes_and_reads_them():
     assert stream.operations[-1].offset in by_name["output 0"].written
     weights = [t for t in found if t.name == "weights"]
     # Vela has those of the first convolution copied nearer before they are read.
-    assert [t.place.split()[0] for t in weights] == ["scratch", "constants"]
+    assert [t.address_text.split()[0] for t in weights] == ["scratch", "constants"]
     assert sum(len(t.read) for t in weights) == 2
 
 

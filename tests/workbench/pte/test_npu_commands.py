@@ -11,10 +11,10 @@ from workbench.pte.npu_commands import (
     Operation,
     decode,
     listing,
-    made_for,
     name_of,
     operations,
     region_name,
+    target_of_commands,
     tensors,
 )
 from workbench.pte.vela_stream import Port
@@ -106,7 +106,7 @@ def test_that_a_stream_is_read_with_its_device_and_every_command():
     )
     assert [c.value for c in found.commands] == [3, 0x580000010, 0xFFFF]
     assert [c.text for c in found.commands] == ["3", "0x580000010", "65535"]
-    assert made_for(data) == ("ethos-u55", 128)
+    assert target_of_commands(data) == ("ethos-u55", 128)
     assert [" ".join(line.split()) for line in listing(found)] == [
         "0x000000 NPU_SET_IFM_DEPTH_M1 3",
         "0x000004 NPU_SET_IFM_BASE0 0x580000010",
@@ -132,7 +132,7 @@ def test_that_long_streams_and_other_actions_are_read():
     words = (5, 2 | 1 << 16, 0x104 | 9 << 16, 6)
     bare = decode(b"COP1" + struct.pack("<4I", *words))
     assert (bare.family, bare.macs, len(bare.commands)) == ("", 0, 1)
-    assert made_for(b"COP1" + struct.pack("<4I", *words)) == ("", 0)
+    assert target_of_commands(b"COP1" + struct.pack("<4I", *words)) == ("", 0)
     assert decode(b"COP1").commands == ()
 
 
@@ -150,8 +150,8 @@ def test_that_damaged_streams_are_refused():
             decode(wrong)
     for wrong in (good[:8], b"COP3" + good[4:], b""):
         with refused("program-damaged"):
-            made_for(wrong)
-    assert made_for(good[:12]) == ("ethos-u55", 128)
+            target_of_commands(wrong)
+    assert target_of_commands(good[:12]) == ("ethos-u55", 128)
 
 
 def size(height, width, depth, side="IFM"):
@@ -285,7 +285,7 @@ def test_that_parts_of_an_input_count_as_using_it():
     assert named["feature map", 32].read == (8,)
     assert named["copy", 0].written == (16,)
     assert named["feature map", 128].read == (16,)
-    assert {t.place for t in found if t.name == "feature map"} == {
+    assert {t.address_text for t in found if t.name == "feature map"} == {
         "scratch 0x40",
         "scratch 0x20",
         "fast scratch 0x10",

@@ -305,12 +305,12 @@ def test_that_cpu_kernels_are_chosen_by_a_call():
 
 def test_that_parts_are_whole_python():
     texts = [quantizer.corrections_part(make_project()), quantizer.out_variants_part()]
-    texts += quantizer.kept_off_part(edits.assign(make_project(), "module_name", "head", "cpu"))
+    texts += quantizer.cpu_only_part(edits.assign(make_project(), "module_name", "head", "cpu"))
     texts += quantizer.observers_part(make_project(), has_ranges=True)
     assert len(texts) == 5
     for text in texts:
         compile(text, "part", "exec")
-    assert quantizer.kept_off_part(make_project()) == []
+    assert quantizer.cpu_only_part(make_project()) == []
     assert quantizer.observers_part(make_project(), has_ranges=False) == []
     for kind, carried in (("minmax", False), ("percentile", True), ("fixed", True)):
         fields = {"minimum": -1.0, "maximum": 1.0} if kind == "fixed" else {}

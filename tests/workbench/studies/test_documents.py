@@ -102,11 +102,11 @@ FIGURES = (0.9, 1000.0, 2048.0, 2.0)
 def test_that_a_limit_is_exceeded_by_its_share(limits, excess):
     given = Limits(**limits)
     assert given.excesses(FIGURES) == excess
-    assert given.hold(FIGURES) == all(e <= 0 for e in given.excesses(FIGURES))
+    assert given.are_met(FIGURES) == all(e <= 0 for e in given.excesses(FIGURES))
 
 
 def test_that_figures_on_their_limits_hold():
-    assert Limits(accuracy=0.9, cycles=1000, sram=2048, cpu=2).hold(FIGURES)
+    assert Limits(accuracy=0.9, cycles=1000, sram=2048, cpu=2).are_met(FIGURES)
     assert Limits().model_dump() == {"accuracy": None, "cycles": None, "sram": None, "cpu": None}
 
 

@@ -40,9 +40,9 @@ def candidate(number, accuracy, cycles, cpu, choice="a16w8", **fields):
 
 def test_that_limits_say_by_how_much_they_are_broken():
     limits = Limits(accuracy=0.9, cycles=1000.0)
-    assert limits.hold((0.95, 1000.0, 1e9, 0.0))
+    assert limits.are_met((0.95, 1000.0, 1e9, 0.0))
     assert limits.excesses((0.8, 1500.0, 0.0, 0.0))[1] == 0.5
-    assert not limits.hold((0.8, 10.0, 0.0, 0.0))
+    assert not limits.are_met((0.8, 10.0, 0.0, 0.0))
 
 
 def test_that_what_moves_to_the_cpu_is_not_on_the_front():
@@ -92,7 +92,7 @@ def test_that_what_most_units_share_becomes_the_global_rule():
 )
 def test_that_an_excess_is_a_share_of_its_limit(limits, figures, excesses):
     assert limits.excesses(figures) == pytest.approx(excesses)
-    assert limits.hold(figures) == all(excess <= 0 for excess in excesses)
+    assert limits.are_met(figures) == all(excess <= 0 for excess in excesses)
 
 
 def test_that_figures_are_known_all_together_or_not_at_all():

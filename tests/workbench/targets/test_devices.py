@@ -26,8 +26,8 @@ from workbench.targets.ethos_u.corrections import (
     CORRECTIONS,
     corrections_off,
     described,
+    enabled_corrections,
     switched_off,
-    wanted_corrections,
     with_switches,
 )
 from workbench.targets.ethos_u.devices import (
@@ -39,8 +39,8 @@ from workbench.targets.ethos_u.devices import (
     memory_modes,
     memory_use,
 )
-from workbench.targets.ethos_u.options import given_extras, given_passes, vela_flags
-from workbench.targets.ethos_u.rewrites import REWRITES, described_rewrite, wanted_rewrites
+from workbench.targets.ethos_u.options import changed_extras, changed_passes, vela_flags
+from workbench.targets.ethos_u.rewrites import REWRITES, described_rewrite, enabled_rewrites
 from workbench.targets.ethos_u.vela_ini import load
 
 U55, U65, U85 = "ethos-u55-128", "ethos-u65-512", "ethos-u85-256"
@@ -194,10 +194,10 @@ def test_that_vela_gets_the_flags_that_options_ask_for():
         "--a",
         "--b=1",
     ]
-    assert given_extras({"negative_infinity": -256.0, "softmax": "", "cop_format": None}) == {}
+    assert changed_extras({"negative_infinity": -256.0, "softmax": "", "cop_format": None}) == {}
     given = {"softmax": "STABLE", "negative_infinity": -32.0, "cop_format": "COP2"}
-    assert given_extras(given) == given
-    assert given_passes(given) == {"softmax": "STABLE", "negative_infinity": -32.0}
+    assert changed_extras(given) == given
+    assert changed_passes(given) == {"softmax": "STABLE", "negative_infinity": -32.0}
 
 
 def test_that_each_stage_depends_on_its_own_options():
@@ -228,8 +228,8 @@ def test_that_preparing_depends_on_the_rewrites_that_are_off():
     assert "rewrites_off" not in target.facet(choice(U55), "quantizer")
     slow = target.facet(choice(U55, **{row.id: False}), "quantizer")
     assert slow["rewrites_off"] == [row.id]
-    assert wanted_rewrites({row.id: False}) == REWRITES[1:]
-    assert wanted_rewrites({row.id: True}) == REWRITES
+    assert enabled_rewrites({row.id: False}) == REWRITES[1:]
+    assert enabled_rewrites({row.id: True}) == REWRITES
     told = described_rewrite(AppliedRewrite(id=row.id, state="off"))
     assert (told["id"], told["title"], told["cycles_before"]) == (row.id, row.title, None)
 
@@ -386,12 +386,12 @@ def test_that_a_target_without_a_simulator_has_no_run_and_an_unknown_one_has_all
 
 def test_that_corrections_are_wanted_unless_an_option_switches_them_off():
     first = CORRECTIONS[0]
-    everything = wanted_corrections({})
+    everything = enabled_corrections({})
     assert everything == CORRECTIONS
-    left = wanted_corrections({first.id: False, "softmax": ""})
+    left = enabled_corrections({first.id: False, "softmax": ""})
     assert left == CORRECTIONS[1:]
     for facet in ("quantizer", "compile"):
-        assert {row.facet for row in wanted_corrections({}, facet)} == {facet}
+        assert {row.facet for row in enabled_corrections({}, facet)} == {facet}
 
 
 def test_that_a_quantized_program_is_warned_of_corrections_that_are_off():

@@ -7,7 +7,7 @@ from workbench.targets.ethos_u.efficiency import (
     CAUSES,
     by_module,
     efficiency_text,
-    lost_cycles,
+    excess_cycles,
     module_texts,
     with_limits,
 )
@@ -101,7 +101,7 @@ def test_that_a_convolution_compiled_column_by_column_is_lost_to_its_stride():
     # Each column has the shapes of the whole, whose bytes are moved once.
     assert [one.ideal_cycles for one in judgement.operations] == [13] * 20
     assert (judgement.ideal_cycles, judgement.efficiency) == (20, 0.001)
-    assert dict(lost_cycles(judgement.operations)) == {"stride": 20 * (1000 - 13)}
+    assert dict(excess_cycles(judgement.operations)) == {"stride": 20 * (1000 - 13)}
 
 
 def test_that_copies_are_no_part_of_the_limit_of_a_program():

@@ -158,8 +158,8 @@ class AccuracyPanel(ResultPanel):
         self.cards = FigureCards(content)
         self.accuracy = WrappedLabel(parent=content)
         self.data_note = WrappedLabel(parent=content)
-        self.readings = FigureTableModel(READING_COLUMNS, describe_reading, self)
-        self.reading_table = FigureView("Arithmetic models", self.readings, content)
+        self.variants = FigureTableModel(READING_COLUMNS, describe_reading, self)
+        self.variant_table = FigureView("Arithmetic models", self.variants, content)
         self.outputs = FigureTableModel(OUTPUT_COLUMNS, describe_output, self)
         self.output_table = FigureView("Quality of the outputs", self.outputs, content)
         self.bars = BarPlot("SQNR of the tensors", "tensors", "SQNR [dB]", self._describe, content)
@@ -215,9 +215,9 @@ class AccuracyPanel(ResultPanel):
             ("Tensors", self.table), ("Worst samples", self.sample_table), ("Tokens", self.token_table)
         )
         # A splitter keeps the room of what is hidden later until its next layout.
-        self.reading_table.hide()
+        self.variant_table.hide()
         self.output_table.hide()
-        parts = (self.reading_table, self.output_table, bars, self.pages)
+        parts = (self.variant_table, self.output_table, bars, self.pages)
         for number, part in enumerate(parts):
             split.addWidget(part)
             split.setCollapsible(number, False)
@@ -255,9 +255,9 @@ class AccuracyPanel(ResultPanel):
         is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
         self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")
         self._tensors = value.tensors
-        self.readings.set_rows(value.readings)
-        self.reading_table.setVisible(bool(value.readings))
-        self.reading_table.set_look(theme, stale=not shown.current)
+        self.variants.set_rows(value.readings)
+        self.variant_table.setVisible(bool(value.readings))
+        self.variant_table.set_look(theme, stale=not shown.current)
         rows = output_rows(value)
         self.outputs.set_rows(rows)
         # The cards have the figures of a single output.

@@ -95,8 +95,8 @@ class ComparisonView(QWidget):
         self.note = WrappedLabel(parent=self)
         self.note.setObjectName("Hint")
         self.cards = FigureCards(self)
-        self.readings = FigureTableModel(READING_COLUMNS, describe_reading, self)
-        self.reading_table = FigureView("Arithmetic models over the same samples", self.readings, self)
+        self.variants = FigureTableModel(READING_COLUMNS, describe_reading, self)
+        self.variant_table = FigureView("Arithmetic models over the same samples", self.variants, self)
         self.outputs = FigureTableModel(OUTPUT_COLUMNS, describe_output, self)
         self.output_table = FigureView("Program outputs", self.outputs, self)
         self.integers = FigureTableModel(INTEGER_COLUMNS, describe_integer, self)
@@ -132,15 +132,15 @@ class ComparisonView(QWidget):
         for of_integers in (self.log, self.differences):
             of_integers.setVisible(not is_file)
         self.pages.setTabVisible(0, not is_file)
-        self.readings.set_rows(value.readings)
-        self.reading_table.setVisible(is_file)
+        self.variants.set_rows(value.readings)
+        self.variant_table.setVisible(is_file)
         self.outputs.set_rows(value.outputs)
         self.integers.set_rows(value.tensors)
         self.tokens.set_rows(value.text.steps if value.text else ())
         self.pages.setTabVisible(2, value.text is not None)
         self.divergence.setText(divergence_text(value))
         self.divergence.setVisible(bool(value.tensors))
-        tables = (self.reading_table, self.output_table, self.integer_table, self.token_table)
+        tables = (self.variant_table, self.output_table, self.integer_table, self.token_table)
         for table in tables:
             table.set_look(theme, stale=stale)
 
@@ -166,7 +166,7 @@ class ComparisonView(QWidget):
             layout.addWidget(part)
         layout.addWidget(self.log, 0, Qt.AlignmentFlag.AlignLeft)
         layout.addWidget(self.differences, 2)
-        layout.addWidget(self.reading_table, 2)
+        layout.addWidget(self.variant_table, 2)
         layout.addWidget(self.divergence)
         layout.addWidget(self.pages, 3)
 

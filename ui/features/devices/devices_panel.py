@@ -184,7 +184,7 @@ class DevicesPanel(Panel):
         self.operator_support.refresh()
         self.study.options = self._options() or {}
         self.study.look()
-        self._show_found()
+        self._show_result()
 
     def set_theme(self, theme: Theme) -> None:
         self.plot.set_theme(theme)
@@ -256,7 +256,7 @@ class DevicesPanel(Panel):
             axes["arena_cache_bytes"] = limits
         return {"targets": asked[self.devices.currentText()], "axes": axes}
 
-    def _show_found(self) -> None:
+    def _show_result(self) -> None:
         result, job = self.study.result, self.study.job
         self.start.setText("Pause" if job else "Estimate")
         project = self.context.document.project

@@ -146,7 +146,7 @@ def here(view: GraphView, name: str, level: str) -> Bookmark:
     )
 
 
-def place_of(bookmark: Bookmark) -> Place:
+def view_of(bookmark: Bookmark) -> Place:
     """Return the place of a bookmark, within what a view can show."""
     x, y = (min(max(offset, -_FARTHEST), _FARTHEST) for offset in (bookmark.dx, bookmark.dy))
     camera = Camera(min(max(bookmark.scale, SMALLEST), LARGEST), x, y)

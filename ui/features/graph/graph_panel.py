@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.graph.annotations import Annotations
-from ui.features.graph.bookmarks import Bookmarks, place_of
+from ui.features.graph.bookmarks import Bookmarks, view_of
 from ui.features.graph.graph_bar import GraphBar
 from ui.features.graph.graph_comparison import ComparedGraph, Comparison
 from ui.features.graph.graph_results import FLOAT, LEVELS, LEVELS_BY_ID, OverlayLoader, how_to_make
@@ -216,13 +216,13 @@ class GraphPanel(Panel):
         self.note.whole_asked.connect(view.groups.show_all)
         self.tabs.tabBarClicked.connect(self._on_tab_clicked)
         self.tabs.currentChanged.connect(self._on_level_changed)
-        self.search.chosen.connect(self._on_found)
+        self.search.chosen.connect(self._select_nodes)
         self.search.left.connect(view.setFocus)
         self.rail.asked.connect(self._on_stop_asked)
-        self.comparison.chosen.connect(self._on_found)
+        self.comparison.chosen.connect(self._select_nodes)
         self.comparison.changed.connect(self._compare)
         self.snapshots.arrived.connect(self._show_level)
-        self.bookmarks.place_asked.connect(self._on_place_asked)
+        self.bookmarks.place_asked.connect(self._go_to_bookmark)
         self.drop.dropped.connect(self._on_numbers)
         for part in (self.comparison, self.snapshots, self.drop):
             part.failed.connect(self.context.notices.error)
@@ -327,7 +327,7 @@ class GraphPanel(Panel):
             self._show_chosen()
             self.comparison.compare(self.context.model_index.snapshot, snapshot)
             if self._pending_bookmark is not None and self._pending_bookmark.level == self.level:
-                self.view.places.go_to(place_of(self._pending_bookmark))
+                self.view.places.go_to(view_of(self._pending_bookmark))
                 self._pending_bookmark = None
         self.pages.setCurrentIndex(0 if snapshot is None else 1)
         if self.level == FLOAT:
@@ -372,7 +372,7 @@ class GraphPanel(Panel):
         self.comparison.select(nodes)
         self._show_rail()
 
-    def _on_found(self, nodes: frozenset[str]) -> None:
+    def _select_nodes(self, nodes: frozenset[str]) -> None:
         self.view.selection.select(nodes, reveal=True)
         self._on_nodes_chosen(nodes)
 
@@ -400,12 +400,12 @@ class GraphPanel(Panel):
         self.context.settings.graph_flow = flow
         self.view.groups.set_flow(flow)
 
-    def _on_place_asked(self, bookmark: Bookmark) -> None:
+    def _go_to_bookmark(self, bookmark: Bookmark) -> None:
         """Go to a bookmark, at its level if that exists."""
         self._pending_bookmark = bookmark if bookmark.level != self._drawn else None
         if self._pending_bookmark is None or not self.show_level(bookmark.level):
             self._pending_bookmark = None
-            self.view.places.go_to(place_of(bookmark))
+            self.view.places.go_to(view_of(bookmark))
 
     def _on_numbers(self, numbers: NumbersFile) -> None:
         self.annotations.take(numbers)

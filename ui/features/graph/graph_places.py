@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from workbench.graph.layout import Flow
 
 
-PLACES_KEPT = 100
+MAX_PLACES = 100
 # Titles have 12 px at scale 1: a graph opens with 10 px, and what is shown on demand has 5 px.
 FIRST_SCALE, SHOWN_SCALE = 0.85, 0.45
 REVEALED_AT_MOST = 60
@@ -50,7 +50,7 @@ class History:
     def leave(self, place: Place) -> None:
         """Record a place before moving to a new one."""
         if not self._behind or self._behind[-1] != place:
-            self._behind = [*self._behind[-PLACES_KEPT:], place]
+            self._behind = [*self._behind[-MAX_PLACES:], place]
         self._ahead.clear()
 
     def back(self, here: Place) -> Place | None:

@@ -80,7 +80,7 @@ class SnapshotLoader(QObject):
         self.arrived.emit(level)
 
 
-PAST_KEPT = 8
+MAX_PAST = 8
 RUNS_OFFERED = 12
 
 Stamp = tuple["Path", int]
@@ -140,7 +140,7 @@ class GraphFiles:
         edit = self._document.undo_stack.undoText()
         when = f"{datetime.now():%H:%M}"
         words = f"{title} before \u201c{edit}\u201d, {when}" if edit else f"{title} until {when}"
-        self._past[level] = [*others[1 - PAST_KEPT :], ComparedGraph(words, path)]
+        self._past[level] = [*others[1 - MAX_PAST :], ComparedGraph(words, path)]
 
     def _forget(self) -> None:
         self._past, self._last, self.stamps = {}, {}, {}

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from workbench.graph.layout import Flow
     from workbench.graph.snapshot import GraphSnapshot
 
-LAYOUTS_KEPT = 6
-KEPT = 2
+MAX_LAYOUTS = 6
+MAX_SCENES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class LayoutThread(OrderThread[Order]):
             if scene is not None and self._take(order):
                 self._scenes.append(scene)
                 self.finished_scene.emit(order, scene)
-                while len(self._scenes) > KEPT:
+                while len(self._scenes) > MAX_SCENES:
                     self._scenes.pop(0).forget()
                 scene.prepare(self._has_order)
 
@@ -107,7 +107,7 @@ class LayoutThread(OrderThread[Order]):
         if key not in self._layouts:
             layout = Layout(Hierarchy(snapshot, shape), self._is_outdated, flow)
             self._layouts[key] = layout
-            while len(self._layouts) > LAYOUTS_KEPT:
+            while len(self._layouts) > MAX_LAYOUTS:
                 self._layouts.popitem(last=False)
         self._layouts.move_to_end(key)
         return self._layouts[key]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from workbench.graph.snapshot import Node
 
 TITLE_SIZE, SMALL_SIZE, LARGE_SIZE = 12, 11, 22
-TEXTS_KEPT = 20_000
+MAX_TEXTS = 20_000
 
 # Letters and colours of saved searches; the colours are Okabe and Ito's for
 # colour-blind users (2008).
@@ -150,7 +150,7 @@ class Palette:
         key = (text, font.pixelSize())
         static = self._texts.get(key)
         if static is None:
-            if len(self._texts) > TEXTS_KEPT:
+            if len(self._texts) > MAX_TEXTS:
                 self._texts.clear()
             static = self._texts[key] = QStaticText(text)
             static.setTextFormat(Qt.TextFormat.PlainText)

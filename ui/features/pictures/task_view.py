@@ -31,14 +31,14 @@ _CLASS_COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e0
 _NO_CLASS = 255
 
 
-def _lost(row: TaskFigure) -> float | None:
+def _percentage_loss(row: TaskFigure) -> float | None:
     if row.floating is None or row.quantized is None:
         return None
     return row.floating - row.quantized
 
 
 def _points(row: TaskFigure) -> str:
-    lost = _lost(row)
+    lost = _percentage_loss(row)
     return DASH if lost is None else f"{100 * lost:+.2f}"
 
 
@@ -46,7 +46,7 @@ FIGURE_COLUMNS: tuple[Column[TaskFigure], ...] = (
     Column("Figure", lambda r: r.name),
     Column("Float", lambda r: percent(r.floating), lambda r: r.floating),
     Column("Quantized", lambda r: percent(r.quantized), lambda r: r.quantized),
-    Column("Lost", _points, _lost, "In points of per cent"),
+    Column("Lost", _points, _percentage_loss, "In points of per cent"),
     Column("Labelled", lambda r: count(r.count), lambda r: r.count, "Labelled objects, pixels or points"),
 )
 SAMPLE_COLUMNS: tuple[Column[ShownSample], ...] = (

@@ -43,7 +43,7 @@ class CommandsView(QWidget):
         self._build()
         background.done.connect(self._on_done)
         self._typing = QTimer(self, interval=_TYPING_MS, singleShot=True)
-        self._typing.timeout.connect(self._show_found)
+        self._typing.timeout.connect(self._show_matches)
 
     def render_delegates(self, delegates: Sequence[Delegate]) -> None:
         """Set the delegates of a method."""
@@ -71,7 +71,7 @@ class CommandsView(QWidget):
             f"{stream.family or 'Ethos-U'}-{stream.macs}, {count(len(stream.commands))} commands, "
             f"{count(len(stream.operations))} operations"
         )
-        self._show_found()
+        self._show_matches()
 
     def _build(self) -> None:
         self.which = QComboBox(self)
@@ -83,7 +83,7 @@ class CommandsView(QWidget):
         self.search.setClearButtonEnabled(True)
         self.search.textChanged.connect(lambda _text: self._typing.start())
         self.only = QCheckBox("Operations only", self)
-        self.only.toggled.connect(lambda _on: self._show_found())
+        self.only.toggled.connect(lambda _on: self._show_matches())
         self.note = Label("", self)
         self.note.setObjectName("Hint")
         self.commands = FigureTableModel(COMMAND_COLUMNS, describe_command, self)
@@ -145,7 +145,7 @@ class CommandsView(QWidget):
         self.tensors.set_rows(())
         self.note.setText(note)
 
-    def _show_found(self) -> None:
+    def _show_matches(self) -> None:
         self._typing.stop()
         wanted = self.search.text().strip().casefold()
         rows = self._rows
@@ -176,7 +176,7 @@ class CommandsView(QWidget):
             row.command.offset == uses[turn % len(uses)] for row in self._shown()
         ):
             self.search.clear()
-            self._show_found()
+            self._show_matches()
         for index, row in enumerate(self._shown()):
             if row.command.offset == uses[turn % len(uses)]:
                 self.table.choose_rows([index], reveal=True)

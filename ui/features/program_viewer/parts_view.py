@@ -110,7 +110,7 @@ def _delegate_parts(delegate: Delegate) -> tuple[list[Row], str]:
                 (f"{side[:-1]} {number}", count(port.bytes), f"{shape_text(port.shape)} in {address}")
             )
     rows.append(("scratch", count(vela_stream.scratch_bytes(blocks)), "allocated at run time"))
-    return rows, _made_for(vela_stream.commands(blocks))
+    return rows, _target_text(vela_stream.commands(blocks))
 
 
 def _block_words(block: vela_stream.Block) -> str:
@@ -119,11 +119,11 @@ def _block_words(block: vela_stream.Block) -> str:
     return _BLOCKS.get(block.name, "")
 
 
-def _made_for(commands: memoryview | None) -> str:
+def _target_text(commands: memoryview | None) -> str:
     if commands is None:
         return "Ethos-U; commands in a separate file"
     try:
-        head = npu_commands.made_for(commands)
+        head = npu_commands.target_of_commands(commands)
     except WorkbenchError as error:
         return error.infos[0].message
     return f"{head[0]}-{head[1]}" if head[0] else f"Ethos-U, {count(len(commands))} bytes"

@@ -53,7 +53,7 @@ def describe_tensor(tensor: NpuTensor) -> str:
     return "\n".join(
         (
             tensor.name,
-            f"{size(tensor.area.bytes)} in {tensor.place}",
+            f"{size(tensor.area.bytes)} in {tensor.address_text}",
             f"written by {_offsets(tensor.written)}",
             f"read by {_offsets(tensor.read)}",
             "The command stream has only addresses; a later write to this address is another tensor.",
@@ -85,7 +85,7 @@ COMMAND_COLUMNS: tuple[Column[CommandRow], ...] = (
 )
 NPU_TENSOR_COLUMNS: tuple[Column[NpuTensor], ...] = (
     Column("Tensor", lambda r: r.name),
-    Column("Address", lambda r: r.place),
+    Column("Address", lambda r: r.address_text),
     Column(
         "Size [B]",
         lambda r: count(r.area.bytes),

@@ -247,7 +247,7 @@ class RangeController(QObject):
         """Remove pinned ranges and methods in one step."""
         fixed = [choice.tensor for choice in choices if isinstance(choice, FixedRange)]
         methods = [choice for choice in choices if isinstance(choice, RangeMethod)]
-        named = [*fixed, *(method.place for method in methods)]
+        named = [*fixed, *(method.scope_text for method in methods)]
         many = f"{len(named)} overrides" if len(named) != 1 else f"range of {named[0]}"
 
         def edit(project: Project) -> Project:
@@ -259,7 +259,7 @@ class RangeController(QObject):
     def take(self, method: MethodId, scope: MethodScope, chosen: TensorRange) -> None:
         """Set the range method of a tensor, of all tensors in its "module", or of "all"."""
         match = {"all": "", "module": chosen.module, "tensor": chosen.node}[scope]
-        target = RangeMethod(scope=scope, match=match, method=method).place
+        target = RangeMethod(scope=scope, match=match, method=method).scope_text
         self._document.apply(
             f"Set range method of {target} to {method_title(method)}",
             lambda p: edits.choose_method(p, scope, match, method),

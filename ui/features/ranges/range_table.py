@@ -34,7 +34,7 @@ def _end(chosen: ChoiceOfRange, name: str) -> float | None:
 
 
 def _scope(chosen: ChoiceOfRange) -> str:
-    return chosen.place if isinstance(chosen, RangeMethod) else chosen.tensor
+    return chosen.scope_text if isinstance(chosen, RangeMethod) else chosen.tensor
 
 
 def _by(chosen: ChoiceOfRange) -> str:

@@ -22,10 +22,10 @@ class BoardDialog(QDialog):
     """Asks how the board is flashed and read.
 
     Signals:
-        wanted: the ``BoardLink``.
+        board_chosen: the ``BoardLink``.
     """
 
-    wanted = Signal(object)
+    board_chosen = Signal(object)
 
     def __init__(self, link: BoardLink | None, parent: QWidget) -> None:
         super().__init__(parent)
@@ -84,7 +84,7 @@ class BoardDialog(QDialog):
         self.save.setEnabled(bool(self.port.currentText().strip()))
 
     def _on_accepted(self) -> None:
-        self.wanted.emit(
+        self.board_chosen.emit(
             BoardLink(
                 port=self.port.currentText().strip(),
                 baud=self.baud.value(),

@@ -26,10 +26,10 @@ class RunnerDialog(QDialog):
     """Asks for the options of a runner build.
 
     Signals:
-        wanted: the options of the study ``runner``.
+        build_asked: the options of the study ``runner``.
     """
 
-    wanted = Signal(dict)
+    build_asked = Signal(dict)
 
     def __init__(self, target: str, memory_mode: str, checkout: str, parent: QWidget) -> None:
         super().__init__(parent)
@@ -96,7 +96,7 @@ class RunnerDialog(QDialog):
         QTimer.singleShot(0, self, self.adjustSize)
 
     def _on_accepted(self) -> None:
-        self.wanted.emit(
+        self.build_asked.emit(
             {
                 "checkout": self.checkout.text(),
                 "wanted": self.placement.currentData(),

@@ -40,7 +40,7 @@ from ui.shared.theme import Theme
 from ui.shared.wrapping_row import FlowRow
 from ui.state.jobs import Job
 from ui.state.selection import Selected
-from workbench.deploy.emulation.proofs import KeptProof, kept_proof
+from workbench.deploy.emulation.proofs import KeptProof, stored_proof
 from workbench.deploy.simulators.compatibility import Setup, read_runner, runner_for
 from workbench.deploy.simulators.discovery import (
     BoardLink,
@@ -397,7 +397,7 @@ class SimulatorPanel(ResultPanel):
         )
         self.machine.render_board(settings.board)
         program = self._program()
-        proof = kept_proof(Path(settings.firmware), program) if settings.firmware and program else None
+        proof = stored_proof(Path(settings.firmware), program) if settings.firmware and program else None
         has_failed = proof is None and self._tried == (settings.firmware, program)
         self.machine.render_firmware(
             settings.firmware, proof, has_failed=has_failed, has_program=program is not None
@@ -427,10 +427,10 @@ class SimulatorPanel(ResultPanel):
         with contextlib.suppress(WorkbenchError):
             link = load_settings().board
         dialog = BoardDialog(link, self)
-        dialog.wanted.connect(self._on_board_wanted)
+        dialog.board_chosen.connect(self._on_board_chosen)
         dialog.open()
 
-    def _on_board_wanted(self, link: BoardLink) -> None:
+    def _on_board_chosen(self, link: BoardLink) -> None:
         self._change(lambda settings: settings.model_copy(update={"board": link}))
 
     def _on_board_switched(self, on: bool) -> None:
@@ -472,10 +472,10 @@ class SimulatorPanel(ResultPanel):
             str(checkout) if named or os.path.isdir(checkout) else "",
             self,
         )
-        dialog.wanted.connect(self._on_build_wanted)
+        dialog.build_asked.connect(self._start_build)
         dialog.open()
 
-    def _on_build_wanted(self, options: dict[str, JsonValue]) -> None:
+    def _start_build(self, options: dict[str, JsonValue]) -> None:
         checkout = str(options["checkout"])
         self._change(lambda s: s.model_copy(update={"executorch": checkout}))
         opened = self.context.document.opened_project

@@ -74,7 +74,7 @@ class TflitePanel(Panel):
 
     def refresh(self) -> None:
         self.study.look()
-        self._show_found()
+        self._show_study()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Put the sums below the layers where the panel is narrow."""
@@ -129,7 +129,7 @@ class TflitePanel(Panel):
             sums.setCollapsible(number, False)
         return self._split
 
-    def _show_found(self) -> None:
+    def _show_study(self) -> None:
         result, job = self.study.result, self.study.job
         project = self.context.document.project
         why = why_unestimated(project.target.id) if project is not None else ""

@@ -106,7 +106,7 @@ def keep_proof(elf: Path, program: Path, proof: Proof) -> KeptProof | None:
             return None
         if (file_digest(program), file_digest(elf)) != (proof.program_sha256, proof.firmware_sha256):
             return None
-        kept = _kept(elf.name, proof)
+        kept = _stored(elf.name, proof)
         make_private_folder(path.parent)
         write_file(path, kept.model_dump_json(indent=1).encode())
     except OSError as error:
@@ -119,7 +119,7 @@ def keep_proof(elf: Path, program: Path, proof: Proof) -> KeptProof | None:
     return kept
 
 
-def _kept(name: str, proof: Proof) -> KeptProof:
+def _stored(name: str, proof: Proof) -> KeptProof:
     return KeptProof(
         program_sha256=proof.program_sha256,
         firmware_sha256=proof.firmware_sha256,
@@ -156,7 +156,7 @@ def proofs_of(program_sha256: str) -> tuple[KeptProof, ...]:
     return tuple(sorted(proofs, key=lambda proof: proof.date, reverse=True))
 
 
-def kept_proof(elf: Path, program: Path) -> KeptProof | None:
+def stored_proof(elf: Path, program: Path) -> KeptProof | None:
     """Return the kept proof of a program with a firmware; None if there is none, or no such file."""
     try:
         digests = tuple(

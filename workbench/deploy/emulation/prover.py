@@ -271,7 +271,7 @@ class _Session:
                 gdb.resume()
                 since = time.perf_counter()
             elif self._npu.raised and time.perf_counter() - since > _INTERRUPT_LOST_S:
-                self._interrupt_lost()
+                self._report_unhandled_interrupt()
                 return None
             elif time.perf_counter() > end:
                 gdb.interrupt()
@@ -460,7 +460,7 @@ class _Session:
         kind = ", ".join(names) or "no cause in CFSR"
         self._report("exceptions", f"The processor faults (exception {number}, {kind}){where}", place)
 
-    def _interrupt_lost(self) -> None:
+    def _report_unhandled_interrupt(self) -> None:
         gdb, irq = self._gdb, self._board.irq
         gdb.interrupt()
         bit, word = 1 << irq % 32, 4 * (irq // 32)

@@ -215,7 +215,7 @@ def level_of(line: str) -> Level:
 
 
 # An NPU has at most 8 counters.
-_KEPT_COUNTS = 64
+_MAX_COUNTERS = 64
 
 
 class UartReader:
@@ -306,7 +306,7 @@ class UartReader:
             return
         if "cycle" in name:
             self._put("npu_cycles", value)
-        elif "cntr" in name and len(self._counts) < _KEPT_COUNTS:
+        elif "cntr" in name and len(self._counts) < _MAX_COUNTERS:
             self._counts.append(int(number.group()))
 
     def _events(self, message: str) -> None:

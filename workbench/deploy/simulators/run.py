@@ -169,14 +169,16 @@ def _stack(name: str, array: Array, spec: dict[str, Any]) -> list[Array]:
     return list(array.reshape(-1, *shape))
 
 
-def _is_batch(given: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+def _is_batch(actual: tuple[int, ...], shape: tuple[int, ...]) -> bool:
     """Return whether the first axis stacks samples."""
-    return len(given) == len(shape) and given[1:] == shape[1:] and given[0] % shape[0] == 0
+    return len(actual) == len(shape) and actual[1:] == shape[1:] and actual[0] % shape[0] == 0
 
 
-def _unfit(name: str, what: str, wanted: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> WorkbenchError:
+def _unfit(
+    name: str, what: str, expected: str, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> WorkbenchError:
     return failure(
-        f"{name} {what}; the program's input needs {wanted}.",
+        f"{name} {what}; the program's input needs {expected}.",
         f"Give {dtype} of shape {shape}, or several stacked along the first axis.",
         Place(kind="option", id="inputs"),
         code="simulator-input-unfit",

@@ -100,7 +100,7 @@ def diagnoses_of(lines: Sequence[str], log: Path, not_started: str = "") -> list
 SCRIPT = Path("backends/arm/scripts/build_executor_runner.sh")
 SETUP = Path("examples/arm/arm-scratch/setup_path.sh")
 ELF = "arm_executor_runner"
-Wanted = Literal["semihosting", "embedded", "address"]
+ProgramSource = Literal["semihosting", "embedded", "address"]
 # The last ones change what bash does before and while it reads the script.
 _LEFT_OUT = {"PYTHONPATH", "PYTHONSAFEPATH", "BASH_ENV", "ENV", "CDPATH", "SHELLOPTS", "BASHOPTS"}
 # The script and CMake split their arguments at spaces and semicolons, and expand $.
@@ -111,8 +111,8 @@ _PERCENT = re.compile(r"^\[\s*(\d{1,3})%\]")
 _STEP = re.compile(r"^\[(\d{1,9})/(\d{1,9})\]")
 _LINES_KEPT, _LONGEST = 40, 4000
 # The runner's default pool sizes [bytes], the minimum for a runner that loads any program.
-_GIVEN = {"method": 60 << 20, "files": 60 << 20, "scratch": 2 << 20}
-_GIVEN_DEDICATED = 64 << 20
+_DEFAULT_POOLS = {"method": 60 << 20, "files": 60 << 20, "scratch": 2 << 20}
+_DEFAULT_DEDICATED = 64 << 20
 _MARGIN, _STEP_BYTES = 1.25, 65536
 
 
@@ -120,13 +120,13 @@ _MARGIN, _STEP_BYTES = 1.25, 65536
 class Build:
     """The parameters of a runner build.
 
-    ``wanted`` is the source of its program: a file at run time, built in, or at ``address``.
+    ``program_source`` is the source of its program: a file at run time, built in, or at ``address``.
     ``npu`` is the device of a program without delegates, which names none.
     """
 
     checkout: Path
     program: Program
-    wanted: Wanted = "semihosting"
+    program_source: ProgramSource = "semihosting"
     address: int = 0
     etdump: bool = False
     npu: str = ""
@@ -175,10 +175,10 @@ class Build:
     @property
     def name(self) -> str:
         """A short name, unique per configuration."""
-        parts = [self.target, self.program.memory_mode or "default", self.wanted]
-        if self.wanted == "address":
+        parts = [self.target, self.program.memory_mode or "default", self.program_source]
+        if self.program_source == "address":
             parts.append(f"{self.address:x}")
-        if self.wanted == "embedded":
+        if self.program_source == "embedded":
             parts.append(self.program.description["sha256"][:8])
         return "-".join([*parts, "etdump"] if self.etdump else parts).lower()
 
@@ -190,16 +190,19 @@ class Build:
         default sizes.
         """
         given: dict[str, int] = {}
-        if self.wanted == "semihosting":
+        if self.program_source == "semihosting":
             dedicated = self.program.memory_mode.startswith("Dedicated")
-            given = {**_GIVEN, "scratch": _GIVEN_DEDICATED if dedicated else _GIVEN["scratch"]}
+            given = {
+                **_DEFAULT_POOLS,
+                "scratch": _DEFAULT_DEDICATED if dedicated else _DEFAULT_POOLS["scratch"],
+            }
         wanted = needs(self.program, sum(self.program.input_bytes))
         wanted["method"] = self.program.description["memory"]["method_pool_bytes"]
         # The build takes it from the memory mode.
         del wanted["fast scratch"]
-        if self.wanted == "embedded":
+        if self.program_source == "embedded":
             wanted["files"] = sum(self.program.input_bytes)
-        if self.wanted == "address":
+        if self.program_source == "address":
             del wanted["files"]
         rounded = {name: _rounded(size) for name, size in wanted.items() if size}
         return {name: max(size, given.get(name, size)) for name, size in rounded.items()}
@@ -267,10 +270,10 @@ def check(build: Build) -> None:
 def arguments(build: Build, output: Path, program: Path) -> list[str]:
     """Return the build command; ``program`` is the file to build in, if any."""
     source = {"semihosting": "semihosting", "embedded": str(program), "address": f"{build.address:#010x}"}[
-        build.wanted
+        build.program_source
     ]
     flags = [f"-D{POOL_OPTIONS[name]}={size}" for name, size in build.pools.items()]
-    if build.wanted == "embedded":
+    if build.program_source == "embedded":
         # Its inputs and outputs are also files, so that they can be compared.
         flags.append("-DSEMIHOSTING=ON")
     command = [
@@ -288,7 +291,7 @@ def arguments(build: Build, output: Path, program: Path) -> list[str]:
     ):
         if value:
             command.append(f"--{option}={value}")
-    if build.kernels and build.wanted != "embedded":
+    if build.kernels and build.program_source != "embedded":
         command.append(f"--select_ops_list={','.join(build.kernels)}")
     return [*command, "--etdump"] if build.etdump else command
 
@@ -334,7 +337,7 @@ def build_runner(build: Build, tree: Path, folder: Path, watching: Watching) -> 
         raise Cancelled
     if ending.by != "itself" or ending.code != 0:
         raise WorkbenchError(diagnoses_of(follower.last, tree / "build.log", ending.error))
-    return _kept(build, output, folder, tree)
+    return _stored_elf(build, output, folder, tree)
 
 
 def _refuse_unusable(tree: Path, output: Path) -> None:
@@ -375,7 +378,7 @@ class _Follower:
                 self._watching.progress(min(1.0, int(match[1]) / int(match[2])))
 
 
-def _kept(build: Build, output: Path, folder: Path, tree: Path) -> RunnerElf:
+def _stored_elf(build: Build, output: Path, folder: Path, tree: Path) -> RunnerElf:
     files = [path for path in output.rglob(ELF) if path.is_file() and not path.is_symlink()]
     elves = sorted(files, key=lambda path: path.stat().st_mtime)
     if not elves:

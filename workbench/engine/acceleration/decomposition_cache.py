@@ -149,8 +149,8 @@ class _Memory:
         self._pre_dispatch_modes = mode_stack_state_for_pre_dispatch().count
         self._tracer: Any = None
 
-    def call(self, op: Any, args: Any, kwargs: Any, stock: Callable[[], Any]) -> Any:
-        """Return the result of ``op``, from memory or by ``stock()``, which is then remembered."""
+    def call(self, op: Any, args: Any, kwargs: Any, original: Callable[[], Any]) -> Any:
+        """Return the result of ``op``, from memory or by ``original()``, which is then remembered."""
         try:
             fake, functional, proxy = self._modes()
             with self._c.DisableTorchFunction():
@@ -161,15 +161,15 @@ class _Memory:
                 proxies = [self._proxy(tensor, proxy.tracer) for tensor in call.tensors]
                 node = self._node(call, fake, proxy)
         except (UnfitError, TypeError):
-            return stock()
+            return original()
         if result is not None and (proxy is None or node is not None):
             with self._modes_off(functional, proxy):
-                value = result.made()
+                value = result.create()
                 if node is not None:
                     self._trace(call, node, proxies, value, proxy.tracer)
                 return self._wrapped(self._torch._to_functional_tensor(value), functional)
         last = None if proxy is None else proxy.tracer.graph._root._prev
-        outcome = stock()
+        outcome = original()
         with suppress(UnfitError):
             self._results[call.key] = self._described(call, outcome, fake, functional)
             if proxy is not None:
@@ -290,7 +290,7 @@ class _Memory:
             raise UnfitError
         inner = self._torch._from_functional_tensor(outcome.elem)
         described = described_result(inner, fake, call.tensors, self._makers)
-        again = self._wrapped(self._torch._to_functional_tensor(described.made()), functional)
+        again = self._wrapped(self._torch._to_functional_tensor(described.create()), functional)
         keys = self._c._dispatch_keys
         for one, other in ((outcome, again), (outcome.elem, again.elem)):
             if keys(one) != keys(other) or vars(one).keys() != vars(other).keys():

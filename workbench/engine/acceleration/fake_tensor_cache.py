@@ -148,7 +148,7 @@ class _Tensor:
     attributes: dict[str, Any]
     make: Callable[[_Tensor], Any]
 
-    def made(self) -> Any:
+    def create(self) -> Any:
         """Return a fake tensor on a storage of its own."""
         return self.make(self)
 
@@ -159,7 +159,7 @@ class _Numbers:
 
     values: tuple[int, ...]
 
-    def made(self) -> list[int]:
+    def create(self) -> list[int]:
         return list(self.values)
 
 
@@ -170,8 +170,8 @@ class _Several:
     kind: type
     parts: tuple[_Tensor, ...]
 
-    def made(self) -> Any:
-        return self.kind([part.made() for part in self.parts])
+    def create(self) -> Any:
+        return self.kind([part.create() for part in self.parts])
 
 
 def maker(unsafe_data: bool) -> Callable[[_Tensor], Any]:
@@ -221,16 +221,16 @@ class _Memory:
         self._makers = {unsafe: maker(unsafe) for unsafe in (False, True)}
         self._torch, self._c = torch, torch._C
 
-    def call(self, op: Any, stock: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Return the result of ``op``, made anew from memory or by ``stock(op, ...)``."""
+    def call(self, op: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Return the result of ``op``, made anew from memory or by ``original(op, ...)``."""
         try:
             key, mode = self._key(op, args, kwargs)
             known = self._results.get(key)
         except (UnfitError, TypeError):
-            return stock(op, *args, **kwargs)
+            return original(op, *args, **kwargs)
         if known is not None:
-            return known.made()
-        result = stock(op, *args, **kwargs)
+            return known.create()
+        result = original(op, *args, **kwargs)
         with suppress(UnfitError):
             self._results[key] = described_result(result, mode, (args, kwargs), self._makers)
         return result
@@ -432,7 +432,7 @@ def _described_tensor(tensor: Any, mode: Any, make: Callable[[_Tensor], Any]) ->
     if not all(type(one) is int for one in shape + stride):
         raise UnfitError
     described = _Tensor(shape, stride, tensor.dtype, tensor.fake_device, attributes, make)
-    if described.made().untyped_storage().nbytes() != tensor.untyped_storage().nbytes():
+    if described.create().untyped_storage().nbytes() != tensor.untyped_storage().nbytes():
         raise UnfitError
     return described
 

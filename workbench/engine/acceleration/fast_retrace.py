@@ -74,7 +74,10 @@ class _Builder:
     """Adds the nodes of a retrace to its new graph."""
 
     def __init__(
-        self, tracers: frozenset[type], stock_call: Callable[..., Any], stock_placeholder: Callable[..., Any]
+        self,
+        tracers: frozenset[type],
+        original_call: Callable[..., Any],
+        original_placeholder: Callable[..., Any],
     ) -> None:
         import torch
         from executorch.exir.dialects.backend._ops import BackendOpOverload
@@ -87,8 +90,8 @@ class _Builder:
         from torch.utils import _pytree
 
         self._tracers = tracers
-        self._stock_call = stock_call
-        self._stock_placeholder = stock_placeholder
+        self._original_call = original_call
+        self._original_placeholder = original_placeholder
         self._edge = frozenset((EdgeOpOverload, BackendOpOverload))
         self._aten = OpOverload
         self._value = ProxyValue
@@ -110,7 +113,7 @@ class _Builder:
         known = sort is self._aten or sort in self._edge
         odd = tracer.record_stack_traces or tracer.check_mutable_operations
         if kind != "call_function" or not known or odd or type(tracer) not in self._tracers:
-            return self._stock_call(owner, *call)
+            return self._original_call(owner, *call)
         result = getattr(owner.interpreter, kind)(target, self._data(args), self._data(kwargs))
         name, keeps_inputs = self._traits(tracer, target) if sort is self._aten else (None, False)
         node = tracer.graph.create_node(
@@ -128,7 +131,7 @@ class _Builder:
         """Stand in for ``_ExportPassBase.placeholder``: add an input to the new graph."""
         tracer = owner.tracer
         if tracer.record_stack_traces or type(tracer) not in self._tracers:
-            return self._stock_placeholder(owner, name, value, meta)
+            return self._original_placeholder(owner, name, value, meta)
         node = tracer.graph.create_node("placeholder", name, (), {})
         _give_scope(tracer, node)
         node.meta = meta.data

@@ -157,9 +157,9 @@ class _TreesOfArguments:
                 yield from self._trees.tree_iter(value)
 
 
-def _whole(kind: type, stock: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _whole(kind: type, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def create_arg(self: Any, values: Any) -> Any:
-        return kind(values) if all_literal(values) else stock(self, values)
+        return kind(values) if all_literal(values) else original(self, values)
 
     return create_arg
 

@@ -76,8 +76,8 @@ class _Maps:
 
         return write
 
-    def property(self, name: str, field: str, stock: Callable[[Any], Any]) -> property:
-        """Return a property that answers from memory if it can, and like ``stock`` if not."""
+    def property(self, name: str, field: str, original: Callable[[Any], Any]) -> property:
+        """Return a property that answers from memory if it can, and like ``original`` if not."""
 
         def read(signature: Any) -> Any:
             entries = getattr(signature, field)
@@ -90,7 +90,7 @@ class _Maps:
                 and all(map(operator.is_, known[1], entries))
             ):
                 return known[2]
-            signature_map = stock(signature)
+            signature_map = original(signature)
             maps[name] = (self._writes, list(entries), signature_map)
             return signature_map
 

@@ -141,20 +141,20 @@ class RangeMemory:
         self.entries = entries
         self.hits = 0
         self.searches = 0
-        self._found: OrderedDict[bytes, Parameters] = OrderedDict()
+        self._parameters: OrderedDict[bytes, Parameters] = OrderedDict()
 
     def parameters(self, observer: Any, search: Callable[[Any], Parameters]) -> Parameters:
         """Return what ``search`` returns for ``observer``, from memory where it is known."""
         key = _content(observer)
-        if key in self._found:
+        if key in self._parameters:
             self.hits += 1
-            self._found.move_to_end(key)
+            self._parameters.move_to_end(key)
         else:
             self.searches += 1
-            self._found[key] = search(observer)
-            if len(self._found) > self.entries:
-                self._found.popitem(last=False)
-        scale, zero_point = self._found[key]
+            self._parameters[key] = search(observer)
+            if len(self._parameters) > self.entries:
+                self._parameters.popitem(last=False)
+        scale, zero_point = self._parameters[key]
         return scale.clone(), zero_point.clone()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from workbench.engine.runtime.context import StageContext
     from workbench.pipeline.cache import Cache
 
-_KEPT_BYTES = 512 << 20
+_MAX_BYTES = 512 << 20
 # Raised when the stored statistics of a tensor change.
 _VERSION = 2
 _NAME = "statistics memory"
@@ -90,7 +90,7 @@ class StatisticsMemory:
     def _make_room(self) -> None:
         """Clear the memory before it grows too large; the entries stay on disk."""
         total = sum(v.nbytes for state in self.known.values() for v in state.values())
-        if total > _KEPT_BYTES:
+        if total > _MAX_BYTES:
             self.known.clear()
             self._read.clear()
 

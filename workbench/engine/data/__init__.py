@@ -58,7 +58,7 @@ def open_samples(source: DataSource, folder: Path, inputs: Sequence[TensorSpec],
         raise wrong(
             option, f"{raw.name} contains no samples.", "Calibration needs at least one.", code="data-empty"
         )
-    kept = _kept_count(total, source)
+    kept = _used_count(total, source)
     return Samples(raw.name, kept, lambda: _stream(raw, source, labels, option, folder), raw.spell)
 
 
@@ -67,7 +67,7 @@ def example_samples(inputs: tuple[torch.Tensor, ...]) -> Samples:
     return Samples(EXAMPLE_ONLY, 1, lambda: iter([Sample(0, inputs, None)]))
 
 
-def _kept_count(total: int | None, source: DataSource) -> int | None:
+def _used_count(total: int | None, source: DataSource) -> int | None:
     if total is None:
         return None
     kept = total - sum(1 for index in set(source.dropped) if index < total)

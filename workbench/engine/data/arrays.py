@@ -151,16 +151,16 @@ def _npz_streams(path: Path, inputs: Sequence[TensorSpec]) -> list[_ArrayStream]
     return [_npz_member(path, name) for name in wanted]
 
 
-def _named(names: Sequence[str], wanted: str) -> str:
+def _named(names: Sequence[str], input_name: str) -> str:
     """Return the array of an input: of its name, or of a name that torch.fx writes in this way.
 
     Names of ONNX have dots and slashes, and one that Python has itself gets a number: ``input.1``
     and ``input`` are ``input_1``. "" for none.
     """
-    if wanted in names:
-        return wanted
+    if input_name in names:
+        return input_name
     written = [(re.sub(r"\W+", "_", name).strip("_"), name) for name in names]
-    return next((name for text, name in written if wanted in {text, f"{text}_1"}), "")
+    return next((name for text, name in written if input_name in {text, f"{text}_1"}), "")
 
 
 def _cut_short(path: Path, name: str) -> WorkbenchError:

@@ -87,13 +87,13 @@ def _require_fit(file: Path, settings: Preprocess, spec: TensorSpec, option: str
         )
 
 
-def _remedy(settings: Preprocess, shape: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+def _remedy(settings: Preprocess, shape: tuple[int, ...], expected: tuple[int, ...]) -> str:
     """Return what to change so that pictures get the wanted shape."""
-    if len(wanted) != 3:
+    if len(expected) != 3:
         return "Read the pictures in a callable that yields inputs of this shape."
-    last = channels_last(settings, wanted)
-    size = wanted[:2] if last else wanted[1:]
-    channels = wanted[2] if last else wanted[0]
+    last = channels_last(settings, expected)
+    size = expected[:2] if last else expected[1:]
+    channels = expected[2] if last else expected[0]
     hints = []
     if settings.shown != size:
         name = "crop" if settings.crop else "size"

@@ -88,7 +88,7 @@ def first_by_name(
     return None
 
 
-def place_of(node: torch.fx.Node | None) -> str:
+def location_text(node: torch.fx.Node | None) -> str:
     """Return operation, line and module of a node as a part of a sentence; "" if it is unknown."""
     if node is None:
         return ""

@@ -14,7 +14,7 @@ import torch
 
 from workbench.engine.data import Sample
 from workbench.engine.equivalence.comparison import CHANGE, EXPORTED, REWRITTEN, Comparison, is_rounding
-from workbench.engine.equivalence.first_difference import described_nodes, first_unknown, place_of
+from workbench.engine.equivalence.first_difference import described_nodes, first_unknown, location_text
 from workbench.engine.evaluation.model_outputs import model_outputs
 from workbench.engine.evaluation.reference_outputs import exported_module
 from workbench.engine.evaluation.stateful_execution import Steps, stepping
@@ -257,7 +257,7 @@ def form_differs(form: str, problem: str, node: torch.fx.Node | None, hint: str)
         node: The first operation that differs, if it is known.
         hint: What to do.
     """
-    where = place_of(node)
+    where = location_text(node)
     first = f" The first operation that differs is {where}." if where else ""
     return failure(
         f"The {form} program does not compute what the model computes: {problem}.{first}",

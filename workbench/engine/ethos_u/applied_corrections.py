@@ -11,8 +11,14 @@ from workbench.engine.ethos_u.corrections import lowering
 from workbench.engine.ethos_u.rewrites import linear_maps, norms, pads, shuffles, strides, tails
 from workbench.engine.toolchain_patches.patching import Pins, changed, sources_match
 from workbench.results import AppliedCorrection, CorrectionState
-from workbench.targets.ethos_u.corrections import CORRECTIONS, CORRECTIONS_BY_ID, Correction, Facet, is_wanted
-from workbench.targets.ethos_u.rewrites import wanted_rewrites
+from workbench.targets.ethos_u.corrections import (
+    CORRECTIONS,
+    CORRECTIONS_BY_ID,
+    Correction,
+    Facet,
+    is_enabled,
+)
+from workbench.targets.ethos_u.rewrites import enabled_rewrites
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,7 +59,7 @@ def correction_state(correction: str, options: Mapping[str, JsonValue]) -> Corre
         correction: An id of ``workbench.targets.ethos_u.corrections``.
         options: The options of the project's target.
     """
-    if not is_wanted(correction, options):
+    if not is_enabled(correction, options):
         return "off"
     row = CORRECTIONS_BY_ID[correction]
     if row.module in lowering.ABSENT:
@@ -82,7 +88,7 @@ def rewrite_functions(options: Mapping[str, JsonValue]) -> dict[str, Any]:
     Args:
         options: The options of the project's target.
     """
-    return {row.id: _REWRITES[row.function] for row in wanted_rewrites(options)}
+    return {row.id: _REWRITES[row.function] for row in enabled_rewrites(options)}
 
 
 _REWRITES = {

@@ -21,7 +21,7 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.targets import target_of
 from workbench.targets.ethos_u.checks import flags_of
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
-from workbench.targets.ethos_u.options import given_passes
+from workbench.targets.ethos_u.options import changed_passes
 from workbench.targets.ethos_u.vela_ini import OPTION, OWN_INI, ini_of, section_for_vela, text_for_vela
 from workbench.toolchains.versions import tool_version
 
@@ -53,7 +53,7 @@ def compile_spec(choice: TargetChoice) -> EthosUCompileSpec:
         config_ini=OWN_INI if options.get(OPTION) else None,
         **(_separate_weights() if options.get(EXTERNAL_WEIGHTS) else {}),
     )
-    if passes := given_passes(options):
+    if passes := changed_passes(options):
         spec.set_pass_pipeline_config(_transformations(spec, passes))
     return spec
 

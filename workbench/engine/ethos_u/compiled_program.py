@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from workbench.results import VelaReport
 
 _Array = npt.NDArray[Any]
-_FINDINGS_KEPT = 50
+_MAX_FINDINGS = 50
 # What the simulator raises where a device would read or write elsewhere, or stop.
 _FAULTS = frozenset({"npu-address", "npu-command", "npu-mode", "npu-stream", "npu-table"})
 
@@ -229,7 +229,7 @@ class CompiledDelegates:
 
     def _keep(self, finding: Finding) -> None:
         key = finding.delegate, finding.offset, finding.code
-        if len(self._findings) < _FINDINGS_KEPT:
+        if len(self._findings) < _MAX_FINDINGS:
             self._findings.setdefault(key, compiled_finding(finding))
 
     def tensors(

@@ -66,7 +66,7 @@ def preview_placement(context: StageContext, choice: TargetChoice) -> tuple[int,
     """
     choice = target_of(choice.id).complete(choice, context.folder)
     refuse_control_flow(context, choice)
-    check = kept_off(context, context.project.kept_off())
+    check = cpu_only_check(context, context.project.cpu_only_rules())
     checker = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
     checker.not_quantized = not_quantized(context)
     with own_ini_at_hand(choice, context.folder), accelerated(context.accelerate):
@@ -78,7 +78,7 @@ def preview_placement(context: StageContext, choice: TargetChoice) -> tuple[int,
     return checker.npu, checker.cpu
 
 
-def kept_off(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff | None:
+def cpu_only_check(context: StageContext, rules: Sequence[tuple[str, str]]) -> KeptOff | None:
     """Return the check for rules that keep parts off the NPU; None if there are none."""
     if not rules:
         return None
@@ -98,7 +98,7 @@ def not_quantized(context: StageContext) -> dict[str, tuple[CpuCause, str]]:
     reasons: dict[str, tuple[CpuCause, str]] = {}
     for note in prepared.annotations:
         effective = resolution.nodes.get(note.origin) or resolution.modules.get(note.module)
-        if note.quantized or effective is None or effective.kept_off:
+        if note.quantized or effective is None or effective.cpu_only:
             continue
         rule = names.get(effective.rule or "")
         if effective.label != "float":

@@ -130,10 +130,10 @@ def _is_channels_last(tensor: Any) -> bool:
     return tensor.dim() == 4 and (tensor.shape[1] == 1 or tensor.dim_order() == CHANNELS_LAST)
 
 
-def _mark(graph: Any, wanted: set[str]) -> None:
+def _mark(graph: Any, names: set[str]) -> None:
     """Show only those operators as quantized to the passes."""
     for node in graph.nodes:
-        if node.op == "call_function" and node.name not in wanted:
+        if node.op == "call_function" and node.name not in names:
             info = {ArmAnnotationInfo.CUSTOM_META_KEY: dict(ArmAnnotationInfo(quantized=False))}
             node.meta["custom"] = {**node.meta.get("custom", {}), **info}
 

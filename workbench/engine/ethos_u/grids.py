@@ -61,14 +61,14 @@ def runtime_values(
     integer_io: bool,
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return inputs and outputs in the compiled program's types."""
-    given = given_values(module, inputs, integer_io)
+    given = program_inputs(module, inputs, integer_io)
     if not integer_io:
         return given, outputs
     outs = zip(outputs, output_grids(module), strict=True)
     return given, [grid.codes(value) if grid else value for value, grid in outs]
 
 
-def given_values(
+def program_inputs(
     module: torch.fx.GraphModule, inputs: tuple[torch.Tensor, ...], integer_io: bool
 ) -> list[torch.Tensor]:
     """Return inputs in the compiled program's types."""
@@ -94,13 +94,13 @@ def io_quantization(module: torch.fx.GraphModule, integer_io: bool) -> tuple[Bor
     Real value = (code - ``zero_point``) * ``scale``; empty for float inputs and outputs.
     """
 
-    def told(grids: list[Grid | None]) -> Border:
+    def quantization_of(grids: list[Grid | None]) -> Border:
         return [
             {"scale": grid.scale, "zero_point": grid.zero_point} if grid and integer_io else {}
             for grid in grids
         ]
 
-    return told(input_grids(module)), told(output_grids(module))
+    return quantization_of(input_grids(module)), quantization_of(output_grids(module))
 
 
 def tolerance(module: torch.fx.GraphModule) -> list[dict[str, float]]:

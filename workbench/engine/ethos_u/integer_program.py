@@ -14,7 +14,7 @@ from torch._higher_order_ops.executorch_call_delegate import executorch_call_del
 from torch.export.graph_signature import OutputKind
 from torch.utils import _pytree
 
-from workbench.engine.ethos_u.grids import given_values, meant_values
+from workbench.engine.ethos_u.grids import meant_values, program_inputs
 from workbench.engine.ethos_u.intermediates import outer_names
 from workbench.engine.ethos_u.tosa_delegates import TosaCall
 from workbench.engine.fx import programs
@@ -43,7 +43,7 @@ class IntegerSteps:
         self._program, self._converted, self._integer_io = program, converted, integer_io
         self._carried: Tensors = []
 
-    def given(self, sample: Sample) -> Tensors:
+    def inputs_of(self, sample: Sample) -> Tensors:
         """Return the inputs for the next sample; resets the state at the start of a sequence."""
         if sample.begins:
             self._program.reset()
@@ -51,25 +51,25 @@ class IntegerSteps:
         inputs = sample.inputs
         if self._carried:
             inputs = (*inputs[: -sample.carried], *self._carried)
-        return given_values(self._converted, inputs, self._integer_io)
+        return program_inputs(self._converted, inputs, self._integer_io)
 
-    def together(self, samples: Sequence[Sample], given: Sequence[Tensors]) -> list[Tensors]:
+    def together(self, samples: Sequence[Sample], inputs: Sequence[Tensors]) -> list[Tensors]:
         """Return the program's outputs for the next samples, without state.
 
         Args:
             samples: Several only of a program without state.
-            given: The inputs of each, as ``given`` returned them.
+            inputs: The inputs of each, as ``inputs_of`` returned them.
         """
         if len(samples) > 1:
-            return self._program.compute(given)
-        return [self._step(samples[0], given[0])]
+            return self._program.compute(inputs)
+        return [self._step(samples[0], inputs[0])]
 
     def __call__(self, sample: Sample) -> Tensors:
         """Return the program's outputs for the next sample, without state."""
-        return self._step(sample, self.given(sample))
+        return self._step(sample, self.inputs_of(sample))
 
-    def _step(self, sample: Sample, given: Sequence[torch.Tensor]) -> Tensors:
-        (outputs,) = self._program.compute([given])
+    def _step(self, sample: Sample, inputs: Sequence[torch.Tensor]) -> Tensors:
+        (outputs,) = self._program.compute([inputs])
         kept = len(outputs) - sample.carried
         if sample.carried:
             self._carried = meant_values(self._converted, outputs, self._integer_io)[kept:]
@@ -101,32 +101,32 @@ class IntegerProgram(torch.fx.Interpreter):
         }
         self._program, self.tosa = program, tosa
         self._buffers: dict[str, torch.Tensor] = {}
-        self._wanted: dict[str, list[str]] = {}
+        self._exposed: dict[str, list[str]] = {}
         self._at: Any = None
         self._count = 1
         # Where set, ``executed`` keeps what it gives for the tensors that are exposed.
         self.compiled: CompiledDelegates | None = None
-        self.made: list[dict[tuple[int, str], np.ndarray[Any, Any]]] = []
+        self.exposed: list[dict[tuple[int, str], np.ndarray[Any, Any]]] = []
         self.calls: list[TosaCall] = []
         self.executed: dict[tuple[int, str], np.ndarray[Any, Any]] = {}
 
     def expose(self, tensors: Iterable[tuple[int, str]]) -> None:
-        """Store these tensors of the delegates in ``made``, for each sample of the last run.
+        """Store these tensors of the delegates in ``exposed``, for each sample of the last run.
 
         None to stop. Tensors inside branches and loops are not available and are skipped.
         """
-        self._wanted = {name: [] for name in self._names}
+        self._exposed = {name: [] for name in self._names}
         outer = {name: outer_names(flat) for name, flat in self._flatbuffers.items()}
         for delegate, tensor in tensors:
             name = self._names[delegate]
             if tensor in outer[name]:
-                self._wanted[name].append(tensor)
+                self._exposed[name].append(tensor)
 
     def compute(self, samples: Sequence[Sequence[torch.Tensor]]) -> list[Tensors]:
         """Return the program's outputs for each of some samples."""
         signature = self._program.graph_signature
         self._count = len(samples)
-        self.made, self.calls = [{} for _ in samples], []
+        self.exposed, self.calls = [{} for _ in samples], []
         outputs = self.run(*self._values(samples))
         for spec, value in zip(signature.output_specs, outputs, strict=True):
             if spec.kind is OutputKind.BUFFER_MUTATION:
@@ -187,12 +187,12 @@ class IntegerProgram(torch.fx.Interpreter):
         return self._delegate(name, arrays)
 
     def _delegate(self, name: str, arrays: list[np.ndarray[Any, Any]]) -> list[_Each]:
-        number, inner = self._names.index(name), self._wanted.get(name, [])
+        number, inner = self._names.index(name), self._exposed.get(name, [])
         specs = self._specs[name]
         outputs, kept = self.tosa.compute(number, arrays, inner, self._count)
         _check_outputs(number, [o[0] for o in outputs[: len(specs)]], specs)
         self.calls.append(TosaCall(number, arrays, outputs[: len(specs)]))
-        for at, inside in enumerate(self.made):
+        for at, inside in enumerate(self.exposed):
             inside.update({(number, t): np.asarray(values[at]) for t, values in kept.items()})
         if self.compiled is not None:
             wanted = {tensor: np.asarray(values[0]) for tensor, values in kept.items()}

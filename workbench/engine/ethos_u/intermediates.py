@@ -209,7 +209,7 @@ class IntegerComparison:
     """Accumulates the difference of integers and quantized model over samples, per tensor."""
 
     def __init__(self, converted: torch.fx.GraphModule, pairs: Sequence[Pair]) -> None:
-        self.pairs, self._wanted = pairs, {pair.seen for pair in pairs}
+        self.pairs, self._seen = pairs, {pair.seen for pair in pairs}
         self._values: dict[str, torch.Tensor] = {}
         self._converted = converted
         # A copy of a program with state would keep the first state.
@@ -246,7 +246,7 @@ class IntegerComparison:
                 yield pair, value, as_laid_out(real, value)
 
     def _keep(self, name: str, value: torch.Tensor) -> None:
-        if name in self._wanted:
+        if name in self._seen:
             self._values[name] = value
 
     def result(self) -> Iterator[IntegerQuality]:

@@ -23,7 +23,7 @@ from workbench.engine.ethos_u.applied_corrections import correction_functions
 from workbench.engine.ethos_u.capture.lowering import capture_tosa, partition_reasons, watched_passes
 from workbench.engine.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.ethos_u.corrections.lowering import corrected, corrected_compiler
-from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, kept_off, missing_kernels, not_quantized
+from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, cpu_only_check, missing_kernels, not_quantized
 from workbench.engine.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.ethos_u.integer_io import with_integer_borders
 from workbench.engine.ethos_u.out_variants import with_out_variants
@@ -161,7 +161,7 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
     refuse_control_flow(context, choice)
     refuse_custom(context.live("convert").module)
     forecasts = _forecasts(context)
-    off = context.project.kept_off()
+    off = context.project.cpu_only_rules()
     key = f"{context.plan.key('convert')} {off} {switched_off(choice.options, 'compile')}"
     known: _Edge | None = context.store.get("edge", key) if context.accelerate else None
     retargeted = known is not None and has_same_tosa(known.manager, compile_spec(choice))
@@ -174,7 +174,7 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
                 manager = recompile_for_device(known.manager, known.tosa, make_spec)
                 edge = replace(known, manager=manager)
             else:
-                watched, methods = (kept_off(context, off), progress), methods_for_runners(context)
+                watched, methods = (cpu_only_check(context, off), progress), methods_for_runners(context)
                 edge = _lowered(context.live("convert").program, choice, compiled, watched, methods)
             progress.reach(_DELEGATED, "planning memory and writing the program")
             context.store.keep("edge", key, edge)
@@ -267,17 +267,17 @@ def refusal(
 
     Args:
         context: The context of the study that asks.
-        off: Kinds and matches of rules, as ``Project.kept_off`` gives them.
+        off: Kinds and matches of rules, as ``Project.cpu_only_rules`` gives them.
         report: Called with the part of the lowering that is done and what is done next.
     """
 
-    def told(done: int, total: int | None, message: str) -> None:
+    def report_progress(done: int, total: int | None, message: str) -> None:
         context.check_cancelled()
         report(done / (total or 1), message)
 
-    progress = _Progress(told)
+    progress = _Progress(report_progress)
     choice = target_of(context.project.target.id).complete(context.project.target)
-    check = kept_off(context, off)
+    check = cpu_only_check(context, off)
     try:
         with _compiling(context, choice) as compiled:
             _lowered(context.live("convert").program, choice, compiled, (check, progress))

@@ -30,15 +30,15 @@ class KeptOff(DontSupportBase):
         A node whose output is quantized only after its user cannot be separated from the user.
         """
         del submodules
-        if "quantize_per" in str(node.target) or not self._is_kept(node):
+        if "quantize_per" in str(node.target) or not self._is_excluded(node):
             return True
         self.reject_node(node)
         return False
 
-    def _is_kept(self, node: Any) -> bool:
+    def _is_excluded(self, node: Any) -> bool:
         if node.op != "call_function" or "quantize_per" in str(node.target):
             return False
-        return self._is_named(node) or any(self._is_kept(user) for user in node.users)
+        return self._is_named(node) or any(self._is_excluded(user) for user in node.users)
 
     def _is_named(self, node: Any) -> bool:
         stack = [(str(path), str(kind)) for path, kind in self._modules(node)]

@@ -51,8 +51,8 @@ class _Decompose(ExportPass):
         flat, structure = pytree.tree_flatten((args, kwargs))
         tensors = [argument for argument in flat if isinstance(argument, ProxyValue)]
 
-        def whole(*given: Any) -> Any:
-            values = iter(given)
+        def whole(*arguments: Any) -> Any:
+            values = iter(arguments)
             filled = [next(values) if isinstance(argument, ProxyValue) else argument for argument in flat]
             positional, named = pytree.tree_unflatten(filled, structure)
             return op._op(*positional, **named)  # noqa: SLF001 - its only name

@@ -20,7 +20,7 @@ from workbench.engine.ethos_u.corrections.quantizer import CorrectingQuantizer
 from workbench.engine.ethos_u.refusals import modules_by_operator, preparing_failed
 from workbench.engine.ethos_u.trained_norms import prepare_norms
 from workbench.engine.fx import programs
-from workbench.engine.quantization.executorch_configs import arm_config, stock_config
+from workbench.engine.quantization.executorch_configs import arm_config, factory_config
 from workbench.engine.quantization.plugins import Plugins
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.training.model import QatModel
@@ -32,9 +32,9 @@ from workbench.targets.ethos_u.rewrites import REWRITES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from workbench.project.model import Project, RuleKind
+    from workbench.project.opened import OpenProject
 
 
 _REPORT = "quantizer_report"
@@ -89,44 +89,45 @@ class ReportingQuantizer(CorrectingQuantizer):
         return annotated
 
 
-def quantizer(project: Project, folder: Path) -> EthosUQuantizer:
+def quantizer(opened: OpenProject) -> EthosUQuantizer:
     """Return a quantizer with the project's rules applied in order.
 
     Raises:
         WorkbenchError: a rule names an operator that torch does not have, a plug-in fails, or the
             installed ExecuTorch lacks what is patched.
     """
-    return _made(project, folder, is_qat=False)
+    return _quantizer_of(opened, is_qat=False)
 
 
-def trial_quantizer(project: Project, folder: Path) -> ReportingQuantizer:
+def trial_quantizer(opened: OpenProject) -> ReportingQuantizer:
     """Return a quantizer that leaves layers as they are written, for trials that name them.
 
     Raises:
         WorkbenchError: a rule names an unknown torch operator, or a plug-in fails.
     """
-    return _made(project, folder, is_qat=False, is_rewriting=False)
+    return _quantizer_of(opened, is_qat=False, is_rewriting=False)
 
 
-def training_quantizer(project: Project, folder: Path) -> EthosUQuantizer:
+def training_quantizer(opened: OpenProject) -> EthosUQuantizer:
     """Return a quantizer with fake-quantizing observers.
 
     Raises:
         WorkbenchError: a rule names an unknown torch operator, or a plug-in fails.
     """
     # Training needs the norms behind their convolutions, and trains weights by their names.
-    return _made(project, folder, is_qat=True, is_rewriting=False)
+    return _quantizer_of(opened, is_qat=True, is_rewriting=False)
 
 
-def qat_model(floating: torch.fx.GraphModule, project: Project, folder: Path) -> QatModel:
+def qat_model(floating: torch.fx.GraphModule, opened: OpenProject) -> QatModel:
     """Return the float program with fake quantization by the rules, for training."""
-    return QatModel(floating, training_quantizer(project, folder), prepare_norms)
+    return QatModel(floating, training_quantizer(opened), prepare_norms)
 
 
-def _made(project: Project, folder: Path, *, is_qat: bool, is_rewriting: bool = True) -> ReportingQuantizer:
+def _quantizer_of(opened: OpenProject, *, is_qat: bool, is_rewriting: bool = True) -> ReportingQuantizer:
+    project = opened.project
     for patch in ("decomposition-tracking", "folded-weights"):
         require(patch)
-    quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(folder)
+    quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(opened.folder)
     quantizer.corrections, quantizer.states = correction_functions(project.target.options, "quantizer")
     if is_rewriting:
         quantizer.rewrites = rewrite_functions(project.target.options)
@@ -337,5 +338,5 @@ def _labels(project: Project) -> dict[str, str]:
     for rule in project.rules:
         config = None if rule.keeps_off else project.config_of(rule)
         if isinstance(config, QuantConfig):
-            names.setdefault(str(stock_config(config).label), project.label_of(rule))
+            names.setdefault(str(factory_config(config).label), project.label_of(rule))
     return names

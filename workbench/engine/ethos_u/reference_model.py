@@ -35,7 +35,7 @@ from workbench.engine.evaluation.perplexity import TextTally
 from workbench.engine.evaluation.quick_modules import quantized_module
 from workbench.engine.evaluation.reference_outputs import exported_module
 from workbench.engine.evaluation.rounding import with_roundings
-from workbench.engine.evaluation.sample_outputs import SampleOutputs, kept_outputs
+from workbench.engine.evaluation.sample_outputs import SampleOutputs, load_outputs
 from workbench.engine.evaluation.stateful_execution import Steps, stepping
 from workbench.engine.fx import programs
 from workbench.errors import Place, failure
@@ -112,7 +112,7 @@ class _Verification:
         self._remembers = bool(programs.written_buffers(converted)) or _has_state(lowered.edge)
         self._converted = converted
         # What *evaluate* has computed of the same samples is not computed again.
-        self._known = SampleOutputs() if self._remembers else kept_outputs(context)
+        self._known = SampleOutputs() if self._remembers else load_outputs(context)
         # Executes the compiled program beside the integer program and the models in floats.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="compiled program")
         self._integers: list[Tensors] = []
@@ -164,7 +164,7 @@ class _Verification:
     def _add(self, batch: Sequence[tuple[Sample, bool]], steps: Steps) -> None:
         first, samples = len(self._integers), [sample for sample, _ in batch]
         self._tosa.begin(first)
-        given = [self._integer.given(sample) for sample in samples]
+        given = [self._integer.inputs_of(sample) for sample in samples]
         executing = self._pool.submit(self._execute, samples, given, first)
         integers = self._integer.together(samples, given)
         for at, (sample, counts) in enumerate(batch):
@@ -173,12 +173,12 @@ class _Verification:
             self._tosa.settle(call, at)
         self._compare_whole(first, samples[0].carried)
 
-    def _execute(self, samples: Sequence[Sample], given: Sequence[Tensors], first: int) -> ExecutedCalls:
+    def _execute(self, samples: Sequence[Sample], inputs: Sequence[Tensors], first: int) -> ExecutedCalls:
         """Execute the whole compiled program; one with state for the first sample only."""
         has_state = self._remembers or bool(samples[0].carried)
         if self._whole.outputs.refused or (first and has_state):
             return ExecutedCalls()
-        return self._whole.execute(given)
+        return self._whole.execute(inputs)
 
     def _compare_models(
         self, at: int, sample: Sample, integers: Tensors, steps: Steps, *, counts: bool
@@ -186,7 +186,7 @@ class _Verification:
         """Compare the models in floats with the integer program, for a sample of the batch."""
         inputs, known = steps.inputs(sample), self._known.get(sample)
         if len(self._integers) < TENSOR_SAMPLES:
-            self._inside.add(inputs, self._program.made[at])
+            self._inside.add(inputs, self._program.exposed[at])
         alike = None if self._rounds_pools else known
         outputs = alike.quantized if alike else tensors_of(self._module(*inputs))
         quantized, reals = steps.took(sample, outputs), self._tally.reals(integers)
@@ -379,7 +379,7 @@ def integers(context: StageContext, history: Sequence[Sample]) -> dict[str, dict
         inputs = steps.inputs(history[-1])
         return {
             side: {pair.node.name: real for pair, _, real in inside.reals(inputs, tensors)}
-            for side, tensors in (("integer", program.made[0]), ("compiled", program.executed))
+            for side, tensors in (("integer", program.exposed[0]), ("compiled", program.executed))
         }
 
 
@@ -477,13 +477,13 @@ class Tally:
             )
 
 
-def _check_shapes(expected: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> None:
+def _check_shapes(expected: Sequence[torch.Tensor], actual: Sequence[torch.Tensor]) -> None:
     """Check that a program has the outputs of the quantized model.
 
     Raises:
         WorkbenchError: their number or a shape differs.
     """
-    wanted, shapes = [tuple(v.shape) for v in expected], [tuple(v.shape) for v in given]
+    wanted, shapes = [tuple(v.shape) for v in expected], [tuple(v.shape) for v in actual]
     if wanted == shapes:
         return
     if len(wanted) != len(shapes):

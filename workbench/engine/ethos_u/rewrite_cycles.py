@@ -62,7 +62,7 @@ def written_places(context: StageContext, rewrites: Iterable[AppliedRewrite]) ->
         program = torch.export.export(side_by_side, inputs)
         names = [node.name for node in program.graph.nodes if node.op == "call_function"]
         graph = cast("torch.fx.GraphModule", program.module(check_guards=False))
-        rules = trial_quantizer(context.project, context.folder)
+        rules = trial_quantizer(context.opened)
         made_foldable(graph, rules.corrections.get("batch_norm_folding", ()))
         prepared = prepare_pt2e(graph, rules)
         prepared(*inputs)

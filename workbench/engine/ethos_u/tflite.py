@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _SOURCE = "source"
 _POLL_S, _LONGEST_S = 0.2, 600
-_PLACE = Place(kind="option", id="file")
+_WHERE = Place(kind="option", id="file")
 # A tensor that the converter made of several has the names of all; names are paths of scopes.
 _JOINED, _SCOPES = ";", 2
 _OPERATORS = {"CONV": "Conv2D", "DEPTHWISE": "DepthwiseConv2D", "POOL": "Pool", "RESIZE": "Resize"}
@@ -88,7 +88,7 @@ def tflite_side(
             "This TensorFlow Lite network is in float: the NPU computes integers of 8 or 16 bits.",
             "Convert it with full integer quantization: a representative data set, and "
             "TFLITE_BUILTINS_INT8 as its only operators.",
-            _PLACE,
+            _WHERE,
             code="tflite-float",
         )
     ini = target_of(choice.id).files(choice, folder).get(OPTION)
@@ -101,7 +101,7 @@ def tflite_side(
         raise failure(
             f"Vela puts no operator of this network on {choice.id}.",
             "Run vela --show-cpu-operations on the file: it names the reason for each operator.",
-            _PLACE,
+            _WHERE,
             code="tflite-all-on-cpu",
         )
     totals = SideTotals(
@@ -148,7 +148,7 @@ def _ended(how: str) -> WorkbenchError:
     return failure(
         f"Vela {how} while it compiled this file.",
         "The file is damaged, or Vela has a fault with it: run vela on the file itself to see.",
-        _PLACE,
+        _WHERE,
         code="tflite-vela-ended",
     )
 
@@ -199,7 +199,7 @@ def _compiled_before(content: bytes, model: TfliteModel, choice: TargetChoice) -
             f"This file was compiled for {', '.join(sorted(devices))}, the project's device is {choice.id}.",
             "Give the .tflite from before Vela, which is compiled for the project's device here, or "
             f"run vela with --accelerator-config={choice.id}.",
-            _PLACE,
+            _WHERE,
             code="tflite-other-device",
         )
     inputs = [np.zeros(tensor.shape, tensor.dtype) for tensor in program.inputs]

@@ -115,14 +115,14 @@ class TosaDelegates:
         self._first = first
 
     def compute(
-        self, delegate: int, inputs: Sequence[Array], kept: Sequence[str], samples: int
+        self, delegate: int, inputs: Sequence[Array], extra_names: Sequence[str], samples: int
     ) -> tuple[list[Array], dict[str, Array]]:
         """Compute a delegate for some samples.
 
         Args:
             delegate: Its number.
             inputs: Each of shape (samples, *shape).
-            kept: Names of tensors inside it that are wanted.
+            extra_names: Names of tensors inside it that are wanted.
             samples: Their number.
 
         Returns:
@@ -134,7 +134,7 @@ class TosaDelegates:
         """
         flatbuffer = self._flatbuffers[delegate]
         executor = self._executors[delegate]
-        outputs, inside = output_names(flatbuffer), list(dict.fromkeys(kept))
+        outputs, inside = output_names(flatbuffer), list(dict.fromkeys(extra_names))
         values: dict[str, Array] | None = None
         if executor is not None:
             wanted = [*outputs, *inside]
@@ -148,12 +148,12 @@ class TosaDelegates:
         return [values[name] for name in outputs], {name: values[name] for name in inside}
 
     def _executed(
-        self, executor: Executor, inputs: Sequence[Array], wanted: Sequence[str], samples: int
+        self, executor: Executor, inputs: Sequence[Array], names: Sequence[str], samples: int
     ) -> dict[str, Array] | None:
         """Return tensors by the built-in executor; None if it leaves one of the samples."""
         try:
             parts = in_groups(
-                lambda at: executor.run([v[at] for v in inputs], wanted, at.stop - at.start),
+                lambda at: executor.run([v[at] for v in inputs], names, at.stop - at.start),
                 samples,
                 executor.largest_bytes,
             )

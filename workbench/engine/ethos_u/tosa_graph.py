@@ -57,7 +57,7 @@ class _Reader:
         self._group = (self._name,) if grouped else ()
         self._origins = origins
         self._tensors: dict[str, TensorInfo] = {}
-        self._made: dict[str, tuple[str, int]] = {}
+        self._producers: dict[str, tuple[str, int]] = {}
         self._places: dict[str, Location] = {}
 
     def read(self, graph: Any) -> None:
@@ -96,7 +96,7 @@ class _Reader:
         origin = origin_named(name, self._origins)
         if origin.root and kind == "call":
             attrs["origin"] = origin.root
-        location = origin.place
+        location = origin.location
         if kind == "call":
             # Operators added by the translation between two modules are placed with their input.
             before = [self._places[t] for t in inputs if t in self._places]
@@ -107,7 +107,7 @@ class _Reader:
                 node_id,
                 op,
                 kind,
-                origin.place.module,
+                origin.location.module,
                 location.call,
                 self._group + location.group,
                 tuple(self._tensors[t] for t in outputs if t in self._tensors),
@@ -116,10 +116,10 @@ class _Reader:
             )
         )
         for position, tensor in enumerate(inputs):
-            if tensor in self._made:
-                source, output = self._made[tensor]
+            if tensor in self._producers:
+                source, output = self._producers[tensor]
                 self.edges.append(Edge(source, node_id, output, position))
-        self._made.update({t: (node_id, k) for k, t in enumerate(outputs)})
+        self._producers.update({t: (node_id, k) for k, t in enumerate(outputs)})
 
 
 _OPS = {value: name for name, value in vars(Op).items() if isinstance(value, int)}

@@ -92,9 +92,9 @@ class TransformMemory:
         return same(self._folded)
 
     def transformed(
-        self, manager: Any, module: fx.GraphModule, stock: Callable[[Any, fx.GraphModule], fx.GraphModule]
+        self, manager: Any, module: fx.GraphModule, original: Callable[[Any, fx.GraphModule], fx.GraphModule]
     ) -> fx.GraphModule:
-        """Return what ``stock`` makes of a copy from ``module``, from memory where it is known."""
+        """Return what ``original`` makes of a copy from ``module``, from memory where it is known."""
         key = (
             str(manager.tosa_spec),
             repr(manager.compile_spec._get_pass_pipeline_config()),  # noqa: SLF001 - its only name
@@ -109,7 +109,7 @@ class TransformMemory:
             self._transformed.move_to_end(key)
             return same(self._transformed[key])
         patched = module.meta.get(PATCHED, {})
-        result = stock(manager, module)
+        result = original(manager, module)
         result.meta[PATCHED] = {name: tuple(known) for name, known in patched.items()}
         self._transformed[key] = same(result)
         if len(self._transformed) > self.entries:

@@ -49,14 +49,14 @@ class Origin:
     """
 
     op: str = ""
-    place: Location = field(default_factory=Location)
+    location: Location = field(default_factory=Location)
     root: str = ""
     source: str = ""
 
     @property
     def module(self) -> str:
         """Dotted name of its innermost module."""
-        return self.place.module
+        return self.location.module
 
 
 Origins = dict[str, Origin]
@@ -99,7 +99,7 @@ def _origin_of(node: torch.fx.Node, translated: Origins) -> Origin:
     source = next((n.name for n in node.all_input_nodes if n.name in translated), "")
     location = modules.locate(node.meta.get("nn_module_stack"))
     if location is None:
-        location = translated[source].place if source else Location()
+        location = translated[source].location if source else Location()
     return Origin(programs.op_of(node), location, programs.origin_of(node), source)
 
 

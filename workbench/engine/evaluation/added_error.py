@@ -37,14 +37,14 @@ class FloatOperations:
         given: Names of the nodes whose values are given.
     """
 
-    def __init__(self, prepared: torch.fx.GraphModule, given: Collection[str]) -> None:
+    def __init__(self, prepared: torch.fx.GraphModule, input_names: Collection[str]) -> None:
         self._module = prepared
         if any(programs.is_write(node) for node in prepared.graph.nodes):
             self._module = torch.fx.GraphModule(prepared, copy.deepcopy(prepared.graph))
             programs.write_nowhere(self._module)
         self._nodes = {node.name: node for node in self._module.graph.nodes}
         self._changed = set(programs.written_buffers(prepared))
-        self._given = frozenset(given)
+        self._input_names = frozenset(input_names)
         self.program_inputs = {n.name for n in self._nodes.values() if n.op == "placeholder"}
 
     def inputs_of(self, names: Iterable[str]) -> set[str]:
@@ -57,7 +57,7 @@ class FloatOperations:
                 if source in seen:
                     continue
                 seen.add(source)
-                if source.name in self._given or source.op == "placeholder":
+                if source.name in self._input_names or source.op == "placeholder":
                     read.add(source.name)
                 else:
                     pending.append(source)

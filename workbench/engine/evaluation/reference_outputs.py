@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from workbench.engine.data import Sample
 
 
-KEPT_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 _NAME = "float reference"
 _EXPORTED = "exported module"
 
@@ -66,7 +66,7 @@ class FloatReference:
 
     def keep(self, digest: str, index: int, value: torch.Tensor) -> None:
         """Store a value if there is room; earlier ones are kept."""
-        if self._bytes + value.nbytes <= KEPT_BYTES and (digest, index) not in self.values:
+        if self._bytes + value.nbytes <= _MAX_BYTES and (digest, index) not in self.values:
             self.values[digest, index] = value
             self._bytes += value.nbytes
 
@@ -102,20 +102,20 @@ def pairs(context: StageContext, samples: Samples, reference: FloatReference | N
             floats = floating(sample)
             yield sample, floats
             size += sum(tensor.nbytes for tensor in (*sample.inputs, *floats))
-            if size <= KEPT_BYTES:
+            if size <= _MAX_BYTES:
                 seen.append((sample, floats))
-    if reference is not None and size <= KEPT_BYTES:
+    if reference is not None and size <= _MAX_BYTES:
         reference.pairs = seen
 
 
-KEPT = 50
+_MAX_WORST = 50
 
 
 @dataclass
 class WorstSamples:
     """Comparison per sample, over all outputs."""
 
-    found: list[SampleQuality] = field(default_factory=list)
+    qualities: list[SampleQuality] = field(default_factory=list)
     _classes: dict[int, list[tuple[int, ...]]] = field(default_factory=dict)
 
     def add(self, sample: Sample, floats: Sequence[torch.Tensor], quantized: Sequence[torch.Tensor]) -> None:
@@ -123,7 +123,7 @@ class WorstSamples:
         sums = Accumulator()
         for a, b in zip(floats, quantized, strict=True):
             sums.add(a, b)
-        self.found.append(
+        self.qualities.append(
             SampleQuality(
                 sample=sample.index, sqnr_db=sums.sqnr_db, max_abs_error=sums.worst, label=sample.label
             )
@@ -140,17 +140,17 @@ class WorstSamples:
         Args:
             class_output: The output that gives the class.
         """
-        for index, sample in enumerate(self.found):
+        for index, sample in enumerate(self.qualities):
             if classes := self._classes.get(sample.sample):
                 floating, quantized = classes[class_output]
                 update = {"float_class": floating, "quantized_class": quantized}
-                self.found[index] = sample.model_copy(update=update)
+                self.qualities[index] = sample.model_copy(update=update)
 
         def badness(sample: SampleQuality) -> tuple[bool, float]:
             same = sample.float_class == sample.quantized_class
             return same, math.inf if sample.sqnr_db is None else sample.sqnr_db
 
-        return tuple(sorted(self.found, key=badness)[:KEPT])
+        return tuple(sorted(self.qualities, key=badness)[:_MAX_WORST])
 
 
 def float_reference(context: StageContext) -> FloatReference | None:

@@ -69,7 +69,7 @@ class SampleOutputs:
             np.savez(folder / _FILE, **arrays)
 
 
-def kept_outputs(context: StageContext) -> SampleOutputs:
+def load_outputs(context: StageContext) -> SampleOutputs:
     """Return what *evaluate* has kept for this quantized model; nothing if it did not run."""
     outputs, path = SampleOutputs(), context.path("evaluate") / _FILE
     if not path.exists() or not context.cache.verify(context.plan.key("evaluate")):

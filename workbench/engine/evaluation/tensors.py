@@ -212,8 +212,8 @@ class QuickComparison(TensorComparison):
             for seen, name in self._stands_for.items()
             if self._pairs.get(name) not in reference.sums
         }
-        self._wanted = set(self._stands_for.values())
-        read = self._wanted | self._operations.inputs_of(self._wanted)
+        self._compared_names = set(self._stands_for.values())
+        read = self._compared_names | self._operations.inputs_of(self._compared_names)
         self._fast = tapped_quantized(
             converted, {self._visible[name] for name in read if name in self._visible}
         )
@@ -234,10 +234,10 @@ class QuickComparison(TensorComparison):
 
     @cached_property
     def _float_side(self) -> Tapped:
-        return tapped_float(self._floating.module, self._wanted)
+        return tapped_float(self._floating.module, self._compared_names)
 
     def _floats(self, index: int, sample: Sample) -> dict[str, torch.Tensor]:
-        keys = {name: (self._hashes[name], index) for name in self._wanted}
+        keys = {name: (self._hashes[name], index) for name in self._compared_names}
         known = self._reference.values
         if all(key in known for key in keys.values()):
             return {name: known[key] for name, key in keys.items()}

@@ -130,9 +130,9 @@ def block_log(x: Tensor, parameters: Mapping[str, Any], role: Role) -> Tensor:
     return blocks.join(_within(rows, -bias, top - bias, 1.0, narrow, powers_between))
 
 
-def _shared_bias(wanted: Tensor, last: int, largest: Tensor) -> Tensor:
+def _shared_bias(bias: Tensor, last: int, largest: Tensor) -> Tensor:
     """Return the biases clipped to the stored range; 0 for blocks of zeros."""
-    return wanted.clamp_(0, last).masked_fill_(largest == 0, 0)
+    return bias.clamp_(0, last).masked_fill_(largest == 0, 0)
 
 
 def _within(

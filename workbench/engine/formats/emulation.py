@@ -44,7 +44,7 @@ class Placing:
         return json.dumps(fields, sort_keys=True)
 
     @property
-    def made(self) -> Operation:
+    def formatted_operation(self) -> Operation:
         """The operation with its format."""
         return _operation(self.text)[0]
 

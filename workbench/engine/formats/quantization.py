@@ -32,10 +32,10 @@ from workbench.targets.formats.operators import FUSED, NOT_IN_TABLE, OPERATORS, 
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from workbench.engine.runtime.context import StageContext
     from workbench.project.model import Project
+    from workbench.project.opened import OpenProject
 
 
 _PRODUCTS = frozenset({"matmul", "bmm"})
@@ -48,20 +48,20 @@ class Operand:
     """One operand: who reads it, at which place of its arguments, as what ("x", "w", "b")."""
 
     reader: fx.Node
-    place: int | str
+    argument: int | str
     name: str
     source: fx.Node
 
     def replace(self, source: fx.Node) -> None:
         """Let the reader read another node there."""
-        if isinstance(self.place, int):
-            self.reader.update_arg(self.place, source)
+        if isinstance(self.argument, int):
+            self.reader.update_arg(self.argument, source)
         else:
-            self.reader.update_kwarg(self.place, source)
+            self.reader.update_kwarg(self.argument, source)
 
 
 @dataclass(frozen=True)
-class Found:
+class Match:
     """One operation.
 
     Attributes:
@@ -77,15 +77,15 @@ class Found:
     inside: tuple[fx.Node, ...] = field(default=())
 
 
-def operations(graph: fx.Graph) -> Iterator[Found]:
+def operations(graph: fx.Graph) -> Iterator[Match]:
     """Yield every operation of a graph, in order."""
-    operators: dict[fx.Node, Found] = {}
+    operators: dict[fx.Node, Match] = {}
     taken: set[fx.Node] = set()
     for node in graph.nodes:
         name = OPERATORS.get(programs.op_of(node)) if node.op == "call_function" else None
         if name is None:
             continue
-        plain = Found(node, name, tuple(_operands(node, name)))
+        plain = Match(node, name, tuple(_operands(node, name)))
         operation = _softsign(node) if name == SOFTSIGN else plain
         if operation is not None:
             operators[node] = operation
@@ -120,7 +120,7 @@ def _argument(node: fx.Node, position: int | str) -> str:
     return str(known._schema.arguments[position].name)  # noqa: SLF001 - no public name
 
 
-def _softsign(node: fx.Node) -> Found | None:
+def _softsign(node: fx.Node) -> Match | None:
     """Return x / (1 + |x|), which is all there is of a softsign in a graph; None for others."""
     x, total = node.args[:2]
     if not isinstance(x, fx.Node) or not isinstance(total, fx.Node):
@@ -131,7 +131,7 @@ def _softsign(node: fx.Node) -> Found | None:
     if size is None or programs.op_of(size) != _ABS or size.args[0] is not x or not _is_float(x):
         return None
     operands = Operand(size, 0, "x", x), Operand(node, 0, "x", x)
-    return Found(node, SOFTSIGN, operands, (size, total))
+    return Match(node, SOFTSIGN, operands, (size, total))
 
 
 def _is_float(source: fx.Node) -> bool:
@@ -162,7 +162,7 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
         rule = rules.won.get(operation.node)
         config = rules.project.config_of(rule) if rule is not None else None
         if rule is not None and isinstance(config, FormatConfig):
-            _place(module, operation, config, observers, results)
+            _add_observers(module, operation, config, observers, results)
             rules.placed.update((n, rule) for n in (operation.node, *operation.inside))
     for name, body in list(loop_bodies(module)):
         module.set_submodule(name, prepare(body, rules), strict=True)
@@ -188,9 +188,9 @@ def _own_constants(module: fx.GraphModule) -> None:
     drop_constants(module)
 
 
-def _place(
+def _add_observers(
     module: fx.GraphModule,
-    match: Found,
+    match: Match,
     config: FormatConfig,
     observers: dict[tuple[fx.Node, str], fx.Node],
     results: dict[fx.Node, fx.Node],
@@ -217,7 +217,7 @@ def _place(
             user.replace_input_with(match.node, seen)
 
 
-def _is_quantized(module: fx.GraphModule, match: Found, placing: Placing, source: fx.Node) -> bool:
+def _is_quantized(module: fx.GraphModule, match: Match, placing: Placing, source: fx.Node) -> bool:
     """Try the format on the operand's shape; return whether the operation quantizes it at all."""
     value = _constant(module, source)
     if value is None:
@@ -315,11 +315,11 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
     return annotations
 
 
-def qat_model(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedQatModel:
+def qat_model(floating: fx.GraphModule, opened: OpenProject) -> EmulatedQatModel:
     """Return the float program with its formats, to be trained."""
     return EmulatedQatModel(
         floating,
-        lambda module: convert(prepare(module, rules_of(project, folder)), fold=False),
+        lambda module: convert(prepare(module, rules_of(opened)), fold=False),
         lambda node: node.target is quantize_per_format,
     )
 
@@ -381,7 +381,7 @@ class _Sum:
 
 
 def _bits(placing: Placing, shape: tuple[int, ...]) -> float:
-    operation = placing.made
+    operation = placing.formatted_operation
     if placing.operand == RESULT:
         return operation.result_bits()
     return operation.bits(shape, placing.operand)

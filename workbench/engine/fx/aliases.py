@@ -196,7 +196,7 @@ _TO_PLACES = frozenset(
 )
 
 
-def writes_seen_elsewhere(module: fx.GraphModule, kept: set[fx.Node]) -> Iterator[fx.Node]:
+def writes_seen_elsewhere(module: fx.GraphModule, state: set[fx.Node]) -> Iterator[fx.Node]:
     """Yield the writes whose effect is read by other ways than through their result.
 
     A write to an input is one: it changes the sample that the caller gave. So is an assignment by a
@@ -204,7 +204,7 @@ def writes_seen_elsewhere(module: fx.GraphModule, kept: set[fx.Node]) -> Iterato
 
     Args:
         module: A float graph.
-        kept: Placeholders that the graph may change, which are its state.
+        state: Placeholders that the graph may change, which are its state.
     """
     writes = [node for node in module.graph.nodes if is_write(node)]
     if not writes:
@@ -215,7 +215,7 @@ def writes_seen_elsewhere(module: fx.GraphModule, kept: set[fx.Node]) -> Iterato
         peers = memory.aliases(target)
         base = peers[0] if peers else target
         if base.op in {"placeholder", "get_attr"}:
-            if base not in kept:
+            if base not in state:
                 yield write
             continue
         if name_of(write) in _TO_PLACES or any(_reads(memory, write, target, peer) for peer in peers):

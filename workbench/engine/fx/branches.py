@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # the values that a loop reads but does not carry.
 _GRAPHS = {"cond": (1, 2), "while_loop": (0, 1)}
 _BODY = 1
-_GIVEN = 3
+_OPERANDS = 3
 
 
 def branch_names(module: fx.GraphModule, inside: str = "") -> Iterator[tuple[int, str]]:
@@ -75,14 +75,14 @@ def drop_constants(module: fx.GraphModule) -> None:
     """Remove the constant operands of a graph's branches, which then contain the constants."""
     for node in module.graph.nodes:
         if programs.is_control_flow(node):
-            given: Any = node.args[_GIVEN]
-            node.update_arg(_GIVEN, tuple(operand for operand in given if operand.op != "get_attr"))
+            given: Any = node.args[_OPERANDS]
+            node.update_arg(_OPERANDS, tuple(operand for operand in given if operand.op != "get_attr"))
     programs.drop_unused(module.graph)
 
 
 def _handed(node: fx.Node, graph: fx.GraphModule) -> Iterator[tuple[fx.Node, fx.Node]]:
     """Yield the operands of a branch, each with its placeholder."""
-    given: Any = node.args[_GIVEN]
+    given: Any = node.args[_OPERANDS]
     placeholders = [inner for inner in graph.graph.nodes if inner.op == "placeholder"]
     # Carried values come first.
     yield from zip(given, placeholders[len(placeholders) - len(given) :], strict=True)

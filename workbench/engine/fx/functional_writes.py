@@ -25,7 +25,7 @@ from workbench.engine.fx.aliases import (
     same_view,
     writes_seen_elsewhere,
 )
-from workbench.engine.fx.pieces import Pieces, Place, filling
+from workbench.engine.fx.pieces import Entries, Pieces, filling
 from workbench.engine.fx.plain_regions import graphs_of, rebuilt, with_plain_regions
 
 _ATEN = torch.ops.aten
@@ -342,7 +342,7 @@ class _Functional:
         if values[child].dtype != values[parent].dtype:
             raise WriteNotSupportedError(child)
         if piece := self._piece(child):
-            return self._edit.put(source, new, Place(*piece))
+            return self._edit.put(source, new, Entries(*piece))
         shape = [*values[parent].shape]
         if name_of(child) in _SHAPED:
             return self._edit.call(_ATEN.reshape.default, new, shape)
@@ -380,13 +380,13 @@ class _Functional:
             raise WriteNotSupportedError(node)
         return self._as(self._edit.call(overload, target, *args, **kwargs), value)
 
-    def _filled(self, target: fx.Node, given: fx.Node) -> fx.Node:
+    def _filled(self, target: fx.Node, assigned: fx.Node) -> fx.Node:
         """Return a value in the shape and type of another one."""
-        number = self._constant(given)
+        number = self._constant(assigned)
         if number is not None and number.numel() == 1:
             return self._edit.full(target, number.item())
         value = target.meta["val"]
-        source = self._as(given, value)
+        source = self._as(assigned, value)
         if source.meta["val"].shape == value.shape:
             return source
         return self._edit.call(_ATEN.expand.default, source, [*value.shape])
@@ -396,39 +396,41 @@ class _Functional:
             return node
         return self._edit.call(_ATEN.to.dtype, node, like.dtype)
 
-    def _placed(self, target: fx.Node, indices: Any, given: Any, accumulate: bool = False) -> fx.Node | None:
+    def _placed(
+        self, target: fx.Node, indices: Any, assigned: Any, accumulate: bool = False
+    ) -> fx.Node | None:
         """Return what an assignment by a mask or by a list of constants leaves; else None."""
         chosen = [(dim, index) for dim, index in enumerate(indices) if index is not None]
         if len(chosen) != 1 or accumulate:
             return None
         dim, index = chosen[0]
         if index.meta["val"].dtype == torch.bool:
-            return self._masked(target, dim, index, given)
-        return self._listed(target, dim, index, given)
+            return self._masked(target, dim, index, assigned)
+        return self._listed(target, dim, index, assigned)
 
-    def _masked(self, target: fx.Node, dim: int, index: fx.Node, given: fx.Node) -> fx.Node | None:
+    def _masked(self, target: fx.Node, dim: int, index: fx.Node, assigned: fx.Node) -> fx.Node | None:
         """Return a value with one number where a mask of some dimensions is set; else None."""
-        if given.meta["val"].numel() != 1:
+        if assigned.meta["val"].numel() != 1:
             return None
         value, mask = target.meta["val"], index
         for _ in range(value.dim() - dim - index.meta["val"].dim()):
             mask = self._edit.call(_ATEN.unsqueeze.default, mask, -1)
-        number = self._constant(given)
+        number = self._constant(assigned)
         if number is not None:
             return self._edit.call(_ATEN.masked_fill.Scalar, target, mask, number.item())
-        one = self._edit.call(_ATEN.reshape.default, given, [1] * value.dim())
+        one = self._edit.call(_ATEN.reshape.default, assigned, [1] * value.dim())
         return self._edit.call(_ATEN.where.self, mask, self._as(one, value), target)
 
-    def _listed(self, target: fx.Node, dim: int, index: fx.Node, given: fx.Node) -> fx.Node | None:
+    def _listed(self, target: fx.Node, dim: int, index: fx.Node, assigned: fx.Node) -> fx.Node | None:
         """Return a value with others at constant places of a dimension; else None."""
         places, shape = self._constant(index), target.meta["val"].shape
         if places is None or places.dim() != 1 or len(places) > min(_FEW_PLACES, shape[dim]):
             return None
         like = self._edit.part(target, dim, 0, len(places), 1, select=False)
-        values = self._filled(like, given)
+        values = self._filled(like, assigned)
         for position, place in enumerate(places.tolist()):
             entry = self._edit.part(values, dim, position, 1, 1, select=False)
-            at = Place(dim, place % shape[dim])
+            at = Entries(dim, place % shape[dim])
             target = self._edit.put(target, entry, at)
         return target
 

@@ -168,7 +168,7 @@ def _parameter_count(module: torch.nn.Module) -> int:
 
 _NAME = "origins"
 _FLOAT, _PREPARED = "float", "prepared"
-Told = TypeVar("Told", IntegerQuality, NodeAnnotation, TensorQuality, TensorRange)
+Row = TypeVar("Row", IntegerQuality, NodeAnnotation, TensorQuality, TensorRange)
 
 
 def keep_origins(context: StageContext, floating: GraphSnapshot, prepared: GraphSnapshot) -> None:
@@ -179,7 +179,7 @@ def keep_origins(context: StageContext, floating: GraphSnapshot, prepared: Graph
     context.store.keep(_NAME, context.plan.key("prepare"), origins)
 
 
-def with_origins(context: StageContext, rows: Iterable[Told]) -> tuple[Told, ...]:
+def with_origins(context: StageContext, rows: Iterable[Row]) -> tuple[Row, ...]:
     """Return rows with their origin; "" if unknown."""
     key = context.plan.key("prepare")
     if context.store.get(_NAME, key) is None:

@@ -509,24 +509,24 @@ class _OutputSplit:
     def __init__(self, program: torch.export.ExportedProgram) -> None:
         self._program = program
         self._trace = _OriginTrace(program)
-        self._made: dict[int, fx.Node] = {}
+        self._created: dict[int, fx.Node] = {}
 
     def node_of(self, piece: OutputPiece) -> fx.Node:
         """Return the node with the value of a piece, which is added where there is none."""
-        if piece.members and id(piece) not in self._made:
+        if piece.members and id(piece) not in self._created:
             args = ([self.node_of(member) for member in piece.members],
                     _joining_dimension(piece.members[0].shape))  # fmt: skip
-            self._made[id(piece)] = self._call(_ATEN.cat.default, args, {}, piece.node)
+            self._created[id(piece)] = self._call(_ATEN.cat.default, args, {}, piece.node)
         if piece.members:
-            return self._made[id(piece)]
+            return self._created[id(piece)]
         if piece.source is None:
             return piece.node
-        if piece.cut is not None and id(piece) not in self._made:
+        if piece.cut is not None and id(piece) not in self._created:
             source = (self.node_of(piece.source), *piece.cut)
-            self._made[id(piece)] = self._call(_ATEN.slice.Tensor, source, {}, piece.node)
-        if id(piece) not in self._made:
-            self._made[id(piece)] = self._added(piece, self.node_of(piece.source))
-        return self._made[id(piece)]
+            self._created[id(piece)] = self._call(_ATEN.slice.Tensor, source, {}, piece.node)
+        if id(piece) not in self._created:
+            self._created[id(piece)] = self._added(piece, self.node_of(piece.source))
+        return self._created[id(piece)]
 
     def _added(self, piece: OutputPiece, source: fx.Node) -> fx.Node:
         """Add what an element-wise node computes of a piece."""

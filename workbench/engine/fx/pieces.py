@@ -26,7 +26,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Place:
+class Entries:
     """Entries of a dimension: every ``step``-th; ``select`` is of one without the dimension."""
 
     dim: int
@@ -46,7 +46,7 @@ class Pieces:
     def __init__(self, graph: fx.Graph) -> None:
         self._graph = graph
         self._at: Any = None
-        self._made = list[fx.Node]()
+        self._created = list[fx.Node]()
         self._joined = dict[fx.Node, tuple[int, list[Piece]]]()
         self._widened = dict[fx.Node, fx.Node]()
 
@@ -59,12 +59,12 @@ class Pieces:
         with self._graph.inserting_before(self._at):
             node = self._graph.call_function(target, args, kwargs)
         values = fx.map_arg((args, kwargs), lambda given: given.meta["val"])
-        meta = {key: self._at.meta[key] for key in _KEPT_META if key in self._at.meta}
+        meta = {key: self._at.meta[key] for key in _COPIED_META if key in self._at.meta}
         mode = next((m for m in map(mode_of, self._graph.nodes) if m is not None), None)
         with torch.no_grad(), mode if mode is not None else torch.no_grad():
             value = target(*values[0], **values[1])
         node.meta = {**meta, "from_node": [NodeSource(self._at)], "val": value}
-        self._made.append(node)
+        self._created.append(node)
         return node
 
     def full(self, like: fx.Node, number: Any, shape: Sequence[int] | None = None) -> fx.Node:
@@ -86,7 +86,7 @@ class Pieces:
             return self._widened[piece.node]
         return self.call(_ATEN.select.int, piece.node, dim, piece.start)
 
-    def put(self, source: fx.Node, new: fx.Node, at: Place) -> fx.Node:
+    def put(self, source: fx.Node, new: fx.Node, at: Entries) -> fx.Node:
         """Return a value with another one in the place of some entries along a dimension."""
         dim, start, count, step = at.dim, at.start, at.count, at.step
         if at.select:
@@ -128,10 +128,10 @@ class Pieces:
             end += 1
         return self._join(dim, [*result, *_cut_pieces(pieces, end, shape[dim] - end)])
 
-    def drop_unused(self, kept: set[fx.Node]) -> None:
+    def drop_unused(self, in_use: set[fx.Node]) -> None:
         """Remove the nodes made here that nothing reads."""
-        for node in reversed(self._made):
-            if not node.users and node not in kept:
+        for node in reversed(self._created):
+            if not node.users and node not in in_use:
                 self._graph.erase_node(node)
 
     def _pieces(self, node: fx.Node, dim: int) -> list[Piece]:
@@ -170,7 +170,7 @@ class Pieces:
 
 
 _FEW_PARTS = 16
-_KEPT_META = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
+_COPIED_META = ("nn_module_stack", "stack_trace", "torch_fn", "source_fn_stack")
 
 
 def _cut_pieces(pieces: list[Piece], start: int, count: int) -> list[Piece]:

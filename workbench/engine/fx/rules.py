@@ -11,11 +11,10 @@ from workbench.project.rules import ModuleRef, NodeRef, by_strength, matches_nod
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import fx
 
     from workbench.project.model import Project, Rule
+    from workbench.project.opened import OpenProject
     from workbench.targets.base import Reason
 
 
@@ -23,15 +22,15 @@ if TYPE_CHECKING:
 class GraphRules:
     """The project's rules and their results: the deciding rule of a node, and the quantizing one.
 
-    ``told`` holds the reason why a matched node is not quantized, or notes on a quantized one;
-    ``kept_off`` are the nodes that rules keep off the device.
+    ``reasons`` holds the reason why a matched node is not quantized, or notes on a quantized one;
+    ``cpu_only`` are the nodes that rules keep off the device.
     """
 
     project: Project
     won: dict[fx.Node, Rule] = field(default_factory=dict)
     placed: dict[fx.Node, Rule] = field(default_factory=dict)
-    told: dict[fx.Node, Reason] = field(default_factory=dict)
-    kept_off: set[fx.Node] = field(default_factory=set)
+    reasons: dict[fx.Node, Reason] = field(default_factory=dict)
+    cpu_only: set[fx.Node] = field(default_factory=set)
 
     def decide(self, graph: fx.Graph) -> None:
         """Find the strongest matching rule for every operator."""
@@ -44,18 +43,18 @@ class GraphRules:
             seen = NodeRef(node.name, programs.op_of(node), refs)
             matching = [rule for rule in rules if matches_node(rule, seen)]
             if any(rule.keeps_off for rule in matching):
-                self.kept_off.add(node)
+                self.cpu_only.add(node)
             if precise := [rule for rule in matching if not rule.keeps_off]:
                 self.won[node] = precise[0]
 
 
-def rules_of(project: Project, folder: Path) -> GraphRules:
+def rules_of(opened: OpenProject) -> GraphRules:
     """Return the project's rules for a graph; plug-ins are not supported.
 
     Raises:
         WorkbenchError: rules assign configs that the target does not support.
     """
-    del folder
+    project = opened.project
     target, problems = target_of(project.target.id), []
     for rule in (r for r in project.rules if r.enabled and not r.keeps_off):
         if refusal := target.refusal(project.target, project.config_of(rule), rule.kind):

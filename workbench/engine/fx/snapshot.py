@@ -58,14 +58,14 @@ class _Draft:
     id: str
     op: str
     kind: NodeKind
-    place: Location | None
+    location: Location | None
     outputs: tuple[TensorInfo, ...]
     source: str
     attrs: dict[str, str]
     inputs: list[tuple[str, int]] = field(default_factory=list)
 
     def freeze(self) -> Node:
-        location = self.place or Location()
+        location = self.location or Location()
         return Node(
             self.id,
             self.op,
@@ -84,7 +84,7 @@ class _Frame:
     """Context of a nested graph: id prefix, location, and operands."""
 
     prefix: str = ""
-    place: Location = field(default_factory=Location)
+    location: Location = field(default_factory=Location)
     operands: tuple[str, ...] = ()
 
 
@@ -164,13 +164,13 @@ class _Walk:
     @staticmethod
     def _location(node: torch.fx.Node, kind: NodeKind, frame: _Frame) -> Location | None:
         if kind in ("input", "output"):
-            return frame.place
+            return frame.location
         location = modules.locate(node.meta.get("nn_module_stack"))
         if location is None or (kind in _FOLLOWERS and not location.group):
             return None
         if not frame.prefix:
             return location
-        return replace(location, group=frame.place.group + location.group)
+        return replace(location, group=frame.location.group + location.group)
 
     def _quantize(self, node: torch.fx.Node, draft: _Draft, values: programs.Values) -> None:
         grid = programs.qparams(node, values)
@@ -192,9 +192,9 @@ class _Walk:
             for argument in node.all_input_nodes
             if argument.op == "get_attr" and isinstance(values.get(argument), torch.nn.Module)
         ]
-        location = draft.place or Location()
+        location = draft.location or Location()
         group = (*location.group, node.name)
-        draft.place = Location(location.module, location.call, group)
+        draft.location = Location(location.module, location.call, group)
         operands = [argument for argument in node.args if isinstance(argument, (tuple, list))]
         flat = [name for argument in operands for name in _named(argument, names)]
         if draft.kind == "delegate":
@@ -250,7 +250,7 @@ def _attrs(node: torch.fx.Node, kind: NodeKind, values: programs.Values) -> dict
 
 def _outside(draft: _Draft) -> Location | None:
     """Return the location of an operation's result: for a nested graph, outside its group."""
-    location = draft.place
+    location = draft.location
     if location is None or draft.kind not in ("control", "delegate"):
         return location
     return replace(location, group=location.group[:-1])
@@ -266,12 +266,12 @@ def _placed(drafts: list[_Draft]) -> list[_Draft]:
         producer = by_id.get(draft.inputs[0][0]) if draft.inputs else None
         if producer is None:
             continue
-        if draft.place is None and producer.kind not in _FOLDED:
-            draft.place = _outside(producer)
+        if draft.location is None and producer.kind not in _FOLDED:
+            draft.location = _outside(producer)
         if not draft.outputs and draft.kind == "observer":
             draft.outputs = producer.outputs[:1]
     for draft in reversed(drafts):
-        if draft.place is None:
-            locations = [user.place for user in users.get(draft.id, ()) if user.place]
-            draft.place = modules.common(locations)
+        if draft.location is None:
+            locations = [user.location for user in users.get(draft.id, ()) if user.location]
+            draft.location = modules.common(locations)
     return drafts

@@ -63,7 +63,7 @@ class EngineJob:
         limit = self.command.cache_limit_bytes
         root = Path(self.command.cache_root)
         self._cache = Cache(root, DEFAULT_LIMIT_BYTES if limit is None else limit)
-        self._folder = Path(self.command.folder)
+        self._opened = OpenProject(self.command.project, Path(self.command.folder))
         self._plan = Plan(())
         self._beside: ForkedStage | None = None
 
@@ -101,7 +101,7 @@ class EngineJob:
             if sent is not None and sent.is_valid:
                 self._plan = sent
             else:
-                self._plan = plan(OpenProject(self.command.project, self._folder), self._cache)
+                self._plan = plan(self._opened, self._cache)
             match self.command:
                 case RunStudy():
                     return self._study(self.command)
@@ -118,7 +118,7 @@ class EngineJob:
     def _install_code(self) -> bool:
         """Let the job import the code that the command allows; return False if it is another."""
         try:
-            code_import.install_allowed(self.command.project, self._folder, self.command.code)
+            code_import.install_allowed(self._opened, self.command.code)
         except WorkbenchError as error:
             self.send(self._failed(self.work, "", time.monotonic(), error.infos))
             return False
@@ -259,7 +259,7 @@ class EngineJob:
         return StageContext(
             stage=work,
             project=self.command.project,
-            folder=self._folder,
+            folder=self._opened.folder,
             plan=self._plan,
             cache=self._cache,
             store=self.store,
@@ -288,7 +288,7 @@ class EngineJob:
         if self.command.project.taken_from_plugins():
             from workbench.engine.quantization.plugins import error_in
 
-            if error_info := error_in(self.command.project, self._folder, error):
+            if error_info := error_in(self._opened, error):
                 return error_info.infos
         return self._with_switches((unexpected(error, stage),))
 

@@ -170,7 +170,11 @@ class _Fit:
         if self.is_whole and not self.surplus:
             return
         location = f" in {'.'.join(self.entry)}" if self.entry else ""
-        reasons = [*self._told_shapes(), *_lines(self.missing, "missing"), *_lines(self.surplus, "surplus")]
+        reasons = [
+            *self._shape_differences(),
+            *_lines(self.missing, "missing"),
+            *_lines(self.surplus, "surplus"),
+        ]
         raise failure(
             f"The weights{location} do not fit: {'; '.join(reasons)}.",
             self._remedy(),
@@ -185,7 +189,7 @@ class _Fit:
             code="weights-unfit",
         )
 
-    def _told_shapes(self) -> Iterator[str]:
+    def _shape_differences(self) -> Iterator[str]:
         for name, shape, wanted in self.misshapen[:3]:
             yield f"{name} is {list(shape)} in the file and {list(wanted)} in the model"
         if len(self.misshapen) > 3:
@@ -283,10 +287,10 @@ def _as_loaded(module: torch.nn.Module, tensors: Tensors) -> Tensors:
     return state
 
 
-def _prefixes(known: Tensors, wanted: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _prefixes(known: Tensors, expected: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what to remove from names and what to add, the likeliest ones."""
     yield "", ""
-    for counted, is_removed in ((_heads(known, wanted), True), (_heads(wanted, known), False)):
+    for counted, is_removed in ((_heads(known, expected), True), (_heads(expected, known), False)):
         for head, _ in counted.most_common(3):
             yield (head, "") if is_removed else ("", head)
 
@@ -310,25 +314,25 @@ class _Renaming:
     added: str
 
 
-def _fit(held: StateDict, known: Tensors, wanted: Mapping[str, Any], renaming: _Renaming) -> _Fit:
+def _fit(held: StateDict, known: Tensors, expected: Mapping[str, Any], renaming: _Renaming) -> _Fit:
     prefix, added = renaming.prefix, renaming.added
     inside = {
         added + name.removeprefix(prefix): value for name, value in known.items() if name.startswith(prefix)
     }
     misshapen = [
         (name, tuple(inside[name].shape), tuple(value.shape))
-        for name, value in wanted.items()
+        for name, value in expected.items()
         if name in inside and inside[name].shape != value.shape
     ]
     wrong = {name for name, _, _ in misshapen}
-    matched = {name: inside[name] for name in wanted if name in inside and name not in wrong}
-    tied = {value.data_ptr() for name, value in wanted.items() if name in matched and value.numel()}
+    matched = {name: inside[name] for name in expected if name in inside and name not in wrong}
+    tied = {value.data_ptr() for name, value in expected.items() if name in matched and value.numel()}
     missing = [
         name
-        for name, value in wanted.items()
+        for name, value in expected.items()
         if name not in inside and value.data_ptr() not in tied and not name.endswith("num_batches_tracked")
     ]
-    surplus = [n for n in inside if n not in wanted and n.rpartition(".")[2] not in _EXTRAS]
+    surplus = [n for n in inside if n not in expected and n.rpartition(".")[2] not in _EXTRAS]
     outside = [n for n in known if not n.startswith(prefix)]
     dropped = sorted({name.partition(".")[0] for name in outside} - set(_EXTRAS))
     return _Fit(

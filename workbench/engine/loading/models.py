@@ -97,7 +97,7 @@ def load_model(model: ModelSource, folder: Path, calibration: DataSource | None 
         from workbench.engine.loading import onnx_import
 
         hint = _ways_to_fix_shapes(calibration, folder)
-        graph, examples = onnx_import.load(reference.path, _given_inputs(model, folder), hint)
+        graph, examples = onnx_import.load(reference.path, _inputs_from_file(model, folder), hint)
         return LoadedModel(graph, None, examples)
     with _seeded():
         function = user_code.load_callable(reference, "model.spec")
@@ -108,7 +108,7 @@ def load_model(model: ModelSource, folder: Path, calibration: DataSource | None 
     taken = None
     if model.weights:
         taken = load_weights(module, sources.absolute(folder, model.weights))
-    given = _given_inputs(model, folder)
+    given = _inputs_from_file(model, folder)
     if given is None and inputs is None:
         raise failure(
             f"{reference.attribute} returns a model without example inputs.",
@@ -162,7 +162,7 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
     refuse_quantized(program, path.name)
     for parameter in program.parameters():
         parameter.requires_grad_(False)
-    given = _given_inputs(model, folder)
+    given = _inputs_from_file(model, folder)
     example = program.example_inputs
     inputs = given or (tuple(example[0]) if example else None)
     if inputs is None:
@@ -279,7 +279,7 @@ def _ways_to_give_inputs(calibration: DataSource | None, folder: Path) -> str:
     )
 
 
-def _given_inputs(model: ModelSource, folder: Path) -> Tensors | None:
+def _inputs_from_file(model: ModelSource, folder: Path) -> Tensors | None:
     if model.inputs:
         path = sources.absolute(folder, model.inputs)
         where = Place(kind="option", id="model.inputs")

@@ -12,9 +12,9 @@ from workbench.engine.nnpa.onnx_export import (
     exported,
     file_products,
     float_program,
-    kept,
     origins,
     rewrite_gemms,
+    state_buffers,
     tidy,
 )
 from workbench.engine.nnpa.quantization import options_of
@@ -134,7 +134,7 @@ def _commands(options: dict[str, Any], config: str) -> tuple[tuple[str, str], ..
 
 
 def _state_notes(context: StageContext) -> tuple[str, ...]:
-    count = len(kept(context.live("export")))
+    count = len(state_buffers(context.live("export")))
     return (STATE.format(count=count),) if count else ()
 
 

@@ -41,7 +41,7 @@ NEXT = "_next"
 _INDEXED = frozenset({"GatherND", "ScatterND"})
 
 
-def kept(program: torch.export.ExportedProgram) -> tuple[str, ...]:
+def state_buffers(program: torch.export.ExportedProgram) -> tuple[str, ...]:
     """Return the buffers that a program mutates, in the order of the file's inputs and outputs."""
     return tuple(program.graph_signature.buffers_to_mutate.values())
 
@@ -51,7 +51,7 @@ def giving(program: torch.export.ExportedProgram) -> torch.export.ExportedProgra
 
     It shares the weights of the given program, which is unchanged.
     """
-    if not kept(program):
+    if not state_buffers(program):
         return program
     signature = program.graph_signature
     outputs = [
@@ -82,7 +82,7 @@ def keep_for_packaging(onnx_program: torch.onnx.ONNXProgram, names: Sequence[str
 
     Args:
         onnx_program: Exported from ``giving``, before constants are folded.
-        names: The buffers, from ``kept``.
+        names: The buffers, from ``state_buffers``.
     """
     graph = onnx_program.model.graph
     given = list(graph.outputs)
@@ -128,7 +128,7 @@ def widen_indices(model: onnx.ModelProto) -> None:
 def first_state(program: torch.export.ExportedProgram) -> dict[str, torch.Tensor]:
     """Return the initial state of a program, by the names of the file's inputs."""
     held: Mapping[str, Any] = {**program.constants, **program.state_dict}
-    return {name: held[name].detach().clone() for name in kept(program)}
+    return {name: held[name].detach().clone() for name in state_buffers(program)}
 
 
 class FileSteps:
@@ -197,7 +197,7 @@ def exported(program: torch.export.ExportedProgram, inputs: tuple[Any, ...]) -> 
                 giving(program), inputs, dynamo=True, opset_version=OPSET, verbose=False, optimize=False
             )
             assert onnx_program is not None
-            keep_for_packaging(onnx_program, kept(program))
+            keep_for_packaging(onnx_program, state_buffers(program))
             # Constants only: the exporter's other optimizations would fold batch norms into
             # products, and the quantized weights would not be those of the model.
             onnxscript.optimizer.fold_constants(onnx_program.model)

@@ -99,13 +99,15 @@ def _vectors(context: StageContext) -> bytes:
     return written.getvalue()
 
 
-def _step(steps: Steps, sample: Sample, kept: Sequence[str]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+def _step(
+    steps: Steps, sample: Sample, buffers: Sequence[str]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return all inputs and outputs of the next step, with the state last."""
     inputs = steps.inputs(sample)
-    before = [steps.module.get_buffer(name).clone() for name in kept]
+    before = [steps.module.get_buffer(name).clone() for name in buffers]
     outputs = tensors_of(steps.module(*inputs))
     steps.took(sample, outputs)
-    after = [steps.module.get_buffer(name).clone() for name in kept]
+    after = [steps.module.get_buffer(name).clone() for name in buffers]
     return [*tensors_of(inputs), *before], [*outputs, *after]
 
 

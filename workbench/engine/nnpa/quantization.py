@@ -35,11 +35,11 @@ from workbench.targets.nnpa.products import ON_CPU, OPERATION_TYPES, OTHER, UNRU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from workbench.engine.fx.rules import GraphRules
     from workbench.engine.runtime.context import StageContext
     from workbench.project.model import Project
+    from workbench.project.opened import OpenProject
     from workbench.results import FormatMemory
 
 
@@ -49,7 +49,7 @@ _ADDS = frozenset({"aten.add.Tensor", "aten.add_.Tensor"})
 
 
 @dataclass(frozen=True)
-class Found:
+class Match:
     """One product.
 
     Attributes:
@@ -71,7 +71,7 @@ class Found:
     product: Product
 
 
-def products(module: fx.GraphModule, *, rewritten: bool) -> Iterator[Found]:
+def products(module: fx.GraphModule, *, rewritten: bool) -> Iterator[Match]:
     """Yield every matrix product of a graph, in order.
 
     Args:
@@ -115,7 +115,7 @@ def _is_steady(target: Any) -> bool:
     return not schema.is_mutable and torch.Tag.nondeterministic_seeded not in target.tags
 
 
-def _linear(module: fx.GraphModule, node: fx.Node, rewritten: bool) -> Found:
+def _linear(module: fx.GraphModule, node: fx.Node, rewritten: bool) -> Match:
     left, right, *rest = node.args
     assert isinstance(left, fx.Node)
     assert isinstance(right, fx.Node)
@@ -133,11 +133,11 @@ def _linear(module: fx.GraphModule, node: fx.Node, rewritten: bool) -> Found:
         constant_bias=bias is None or constant(module, bias) is not None,
     )
     if bias is None:
-        return _with_addition(module, Found(node, node, left, right, None, True, product))
-    return Found(node, node, left, right, bias, True, product)
+        return _with_addition(module, Match(node, node, left, right, None, True, product))
+    return Match(node, node, left, right, bias, True, product)
 
 
-def _addmm(module: fx.GraphModule, node: fx.Node) -> Found:
+def _addmm(module: fx.GraphModule, node: fx.Node) -> Match:
     bias, left, right = node.args
     assert isinstance(bias, fx.Node)
     assert isinstance(left, fx.Node)
@@ -152,18 +152,18 @@ def _addmm(module: fx.GraphModule, node: fx.Node) -> Found:
         bias=_shape(bias),
         constant_bias=constant(module, bias) is not None,
     )
-    return Found(node, node, left, right, bias, False, product)
+    return Match(node, node, left, right, bias, False, product)
 
 
-def _matmul(module: fx.GraphModule, node: fx.Node) -> Found:
+def _matmul(module: fx.GraphModule, node: fx.Node) -> Match:
     left, right = node.args
     assert isinstance(left, fx.Node)
     assert isinstance(right, fx.Node)
     product = Product(_shape(left), _shape(right), constant(module, right) is not None)
-    return _with_addition(module, Found(node, node, left, right, None, False, product))
+    return _with_addition(module, Match(node, node, left, right, None, False, product))
 
 
-def _with_addition(module: fx.GraphModule, match: Found) -> Found:
+def _with_addition(module: fx.GraphModule, match: Match) -> Match:
     """Return a product with the addition after it, if the compiler fuses both."""
     users = list(match.source.users)
     add = users[0] if len(users) == 1 else None
@@ -187,8 +187,8 @@ def _with_addition(module: fx.GraphModule, match: Found) -> Found:
         constant_bias=held,
     )
     if not (product.takes_bias and held and isinstance(other, fx.Node)):
-        return Found(match.source, match.source, match.left, match.right, None, match.linear, product)
-    return Found(add, match.source, match.left, match.right, other, match.linear, product)
+        return Match(match.source, match.source, match.left, match.right, None, match.linear, product)
+    return Match(add, match.source, match.left, match.right, other, match.linear, product)
 
 
 def _shape(node: fx.Node) -> tuple[int, ...]:
@@ -237,22 +237,22 @@ def prepare(module: fx.GraphModule, rules: GraphRules) -> fx.GraphModule:
         nodes = {found_products.source, found_products.node}
         why = _why_not(found_products, rules, options)
         if reason := why or found_products.product.splits or _odd_weight(module, found_products, options):
-            rules.told.update(dict.fromkeys(nodes, reason))
+            rules.reasons.update(dict.fromkeys(nodes, reason))
         if why:
             continue
-        _place(module, found_products, options, observers)
+        _add_observers(module, found_products, options, observers)
         rules.placed.update(dict.fromkeys(nodes, rule))
     module.recompile()
     return module
 
 
-def _why_not(match: Found, rules: GraphRules, options: dict[str, Any]) -> Reason | None:
-    if match.source in rules.kept_off:
+def _why_not(match: Match, rules: GraphRules, options: dict[str, Any]) -> Reason | None:
+    if match.source in rules.cpu_only:
         return ON_CPU
     return match.product.why_float if quantizes(options) else OPERATION_TYPES
 
 
-def _odd_weight(module: fx.GraphModule, match: Found, options: dict[str, Any]) -> Reason | None:
+def _odd_weight(module: fx.GraphModule, match: Match, options: dict[str, Any]) -> Reason | None:
     """Return a warning about a weight: no range, or one that NNPA does not support.
 
     Raises:
@@ -272,9 +272,9 @@ def _odd_weight(module: fx.GraphModule, match: Found, options: dict[str, Any]) -
         raise WorkbenchError(infos) from error
 
 
-def _place(
+def _add_observers(
     module: fx.GraphModule,
-    match: Found,
+    match: Match,
     options: dict[str, Any],
     observers: dict[tuple[fx.Node, str], fx.Node],
 ) -> None:
@@ -298,7 +298,7 @@ def _place(
     )
 
 
-def _standing(module: fx.GraphModule, match: Found) -> fx.Node:
+def _standing(module: fx.GraphModule, match: Match) -> fx.Node:
     """Return the right operand as an attribute, replacing views of one."""
     if match.right.op == "get_attr":
         return match.right
@@ -408,8 +408,8 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
         rule, by = rules.placed.get(node), rules.won.get(node)
         op, wanted = programs.op_of(node), by is not None and project.config_of(by) is not None
         why = None if rule else why_never(op) if wanted else UNRULED
-        why = ON_CPU if node in rules.kept_off else why
-        reason = rules.told.get(node) or why or Reason("", "")
+        why = ON_CPU if node in rules.cpu_only else why
+        reason = rules.reasons.get(node) or why or Reason("", "")
         annotations.append(
             NodeAnnotation(
                 node=node.name,
@@ -426,10 +426,10 @@ def report(rules: GraphRules, prepared: fx.GraphModule, project: Project) -> lis
     return annotations
 
 
-def qat_model(floating: fx.GraphModule, project: Project, folder: Path) -> EmulatedQatModel:
+def qat_model(floating: fx.GraphModule, opened: OpenProject) -> EmulatedQatModel:
     """Return the float program with its int8 products, for training."""
     return EmulatedQatModel(
         floating,
-        lambda module: convert(prepare(module, rules_of(project, folder)), fold=False),
+        lambda module: convert(prepare(module, rules_of(opened)), fold=False),
         lambda node: node.target is nnpa_matmul,
     )

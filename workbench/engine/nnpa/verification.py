@@ -75,7 +75,7 @@ def verify(context: StageContext) -> VerifyResult:
     first = first_state(program)
     session = _session(path.read_bytes())
     plain = FileSteps(session, first)
-    readings = _readings(context, path, FileSteps(session, first), first)
+    readings = _variants(context, path, FileSteps(session, first), first)
     tally = _Agreement()
     limit = context.project.verification.samples
     exported_steps = stepping(program.module(check_guards=False))
@@ -102,7 +102,7 @@ def verify(context: StageContext) -> VerifyResult:
     )
 
 
-def _readings(
+def _variants(
     context: StageContext, path: Path, plain: FileSteps, first: dict[str, torch.Tensor]
 ) -> list[ReadingTally]:
     by = f"computed by ONNX Runtime {onnxruntime.__version__} on this machine"

@@ -68,7 +68,7 @@ class Channels:
     """The channels of a program.
 
     Attributes:
-        made: Labels of the output channels of each convolution and linear, by module.
+        outputs: Labels of the output channels of each convolution and linear, by module.
         slices: Constants by name, their dimension, and the labels along it.
         parents: For each label the one that it was united with.
         fixed: Why a label cannot be removed, by the label that stands for all united with it.
@@ -76,7 +76,7 @@ class Channels:
         sizes: Nodes with sizes in their arguments: the node, the dimension, the labels along it.
     """
 
-    made: dict[str, torch.Tensor] = field(default_factory=dict)
+    outputs: dict[str, torch.Tensor] = field(default_factory=dict)
     slices: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
     parents: list[int] = field(default_factory=list)
     fixed: dict[int, str] = field(default_factory=dict)
@@ -125,9 +125,9 @@ class Channels:
         Raises:
             NotPrunableError: There is no such layer, or a channel cannot be removed.
         """
-        if module not in self.made:
+        if module not in self.outputs:
             raise NotPrunableError("is not a convolution or linear with weights of its own")
-        roots = list(dict.fromkeys(self.root(label) for label in self.made[module].tolist()))
+        roots = list(dict.fromkeys(self.root(label) for label in self.outputs[module].tolist()))
         why = next((self.fixed[root] for root in roots if root in self.fixed), "")
         if why:
             raise NotPrunableError(why)
@@ -135,10 +135,10 @@ class Channels:
 
     def partners(self, module: str) -> list[str]:
         """Return the modules whose channels are removed together with a module's."""
-        mine = {self.root(label) for label in self.made[module].tolist()}
+        mine = {self.root(label) for label in self.outputs[module].tolist()}
         return [
             name
-            for name, labels in self.made.items()
+            for name, labels in self.outputs.items()
             if name != module and mine & {self.root(label) for label in labels.tolist()}
         ]
 
@@ -248,7 +248,7 @@ def _of_layer(
     if layer_labels is None:
         layer_labels = channels.begin(tensor.shape[rows])
         channels.cut(name, rows, layer_labels)
-        channels.made[name.removesuffix(".weight")] = layer_labels
+        channels.outputs[name.removesuffix(".weight")] = layer_labels
     if bias_name is not None:
         channels.cut(bias_name, 0, layer_labels)
     return dimension, layer_labels
@@ -266,22 +266,22 @@ def _groups_of(node: fx.Node) -> int:
 
 
 def _of_groups(
-    channels: Channels, node: fx.Node, mine: _Labels | None,
+    channels: Channels, node: fx.Node, input_labels: _Labels | None,
     constants: tuple[str, str | None, torch.Tensor],
 ) -> _Labels | None:  # fmt: skip
     """Return the labels of a depthwise convolution's output: those of its input."""
     name, bias, tensor = constants
-    if mine is None:
+    if input_labels is None:
         return None
-    is_depthwise = tensor.shape[1] == 1 and len(mine[1]) == _groups_of(node) == tensor.shape[0]
-    if mine[0] != _channel_dimension(node, tensor) or not is_depthwise:
-        channels.fix(mine[1], "is read by a grouped convolution")
+    is_depthwise = tensor.shape[1] == 1 and len(input_labels[1]) == _groups_of(node) == tensor.shape[0]
+    if input_labels[0] != _channel_dimension(node, tensor) or not is_depthwise:
+        channels.fix(input_labels[1], "is read by a grouped convolution")
         return None
-    channels.cut(name, 0, mine[1])
+    channels.cut(name, 0, input_labels[1])
     if bias is not None:
-        channels.cut(bias, 0, mine[1])
-    channels.groups.append((node, mine[1]))
-    return mine
+        channels.cut(bias, 0, input_labels[1])
+    channels.groups.append((node, input_labels[1]))
+    return input_labels
 
 
 def _read_recurrently(channels: Channels, labels: dict[fx.Node, _Labels], node: fx.Node) -> None:
@@ -305,12 +305,12 @@ def _read_recurrently(channels: Channels, labels: dict[fx.Node, _Labels], node: 
         channels.cut(str(name), 1, mine[1])
 
 
-def _of_norm(channels: Channels, node: fx.Node, mine: _Labels) -> _Labels:
+def _of_norm(channels: Channels, node: fx.Node, input_labels: _Labels) -> _Labels:
     for given in node.args[1:5]:
         name = _constant_name(given)
         if name is not None:
-            channels.cut(name, 0, mine[1])
-    return mine
+            channels.cut(name, 0, input_labels[1])
+    return input_labels
 
 
 def _of_join(
@@ -342,27 +342,27 @@ def _of_join(
     return joined
 
 
-def _of_reduction(node: fx.Node, mine: _Labels) -> _Labels | None:
+def _of_reduction(node: fx.Node, input_labels: _Labels) -> _Labels | None:
     given = node.args[0]
     assert isinstance(given, fx.Node)
     rank = _example(given).dim()
     dims = node.args[1] if len(node.args) > 1 and isinstance(node.args[1], list | tuple) else ()
     reduced = sorted({int(str(dim)) % rank for dim in dims})
-    if not reduced or mine[0] in reduced:
+    if not reduced or input_labels[0] in reduced:
         return None
     kept = _example(node).dim() == rank
-    return mine[0] - (0 if kept else sum(dim < mine[0] for dim in reduced)), mine[1]
+    return input_labels[0] - (0 if kept else sum(dim < input_labels[0] for dim in reduced)), input_labels[1]
 
 
 def _moved(module: fx.GraphModule, labels: dict[fx.Node, _Labels], node: fx.Node) -> _Labels | None:
     """Return the labels after a move of values, by moving labels; None if dimensions mix."""
 
-    def spread(given: fx.Node) -> torch.Tensor:
-        name = _constant_name(given)
-        shape = tuple(operator.attrgetter(name)(module).shape if name else _example(given).shape)
-        if given not in labels:
+    def spread(operand: fx.Node) -> torch.Tensor:
+        name = _constant_name(operand)
+        shape = tuple(operator.attrgetter(name)(module).shape if name else _example(operand).shape)
+        if operand not in labels:
             return torch.full(shape, -1, dtype=torch.int64)
-        dimension, mine = labels[given]
+        dimension, mine = labels[operand]
         sizes = [-1 if axis == dimension else 1 for axis in range(len(shape))]
         return mine.reshape(sizes).expand(shape).contiguous()
 
@@ -398,7 +398,7 @@ def scores(module: fx.GraphModule, channels: Channels) -> dict[int, float]:
             continue
         norms = tensor.movedim(dimension, 0).reshape(tensor.shape[dimension], -1).norm(dim=1)
         shares = (norms / norms.max().clamp_min(1e-12)).tolist()
-        makes = channels.made.get(name.removesuffix(".weight")) is labels
+        makes = channels.outputs.get(name.removesuffix(".weight")) is labels
         part = parts[2 if tensor.dim() < 2 else 0 if makes else 1]
         for label, share in zip(labels.tolist(), shares, strict=True):
             if label >= 0:
@@ -407,12 +407,12 @@ def scores(module: fx.GraphModule, channels: Channels) -> dict[int, float]:
     return {root: written[root] * read.get(root, 1.0) * scaled.get(root, 1.0) for root in written}
 
 
-def prune(module: fx.GraphModule, wanted: dict[str, int]) -> dict[str, tuple[int, int]]:
+def prune(module: fx.GraphModule, counts: dict[str, int]) -> dict[str, tuple[int, int]]:
     """Remove the least important channels of modules, in place.
 
     Args:
         module: An exported program's module, whose nodes have example values.
-        wanted: The number of channels that stay, by the module that makes them.
+        counts: The number of channels that stay, by the module that makes them.
 
     Returns:
         The channels before and after of every convolution and linear that changed.
@@ -424,7 +424,7 @@ def prune(module: fx.GraphModule, wanted: dict[str, int]) -> dict[str, tuple[int
     importance = scores(module, channels)
     gone: dict[int, str] = {}
     done: dict[frozenset[int], int] = {}
-    for name, count in wanted.items():
+    for name, count in counts.items():
         try:
             roots = channels.roots_of(name)
         except NotPrunableError as error:
@@ -436,11 +436,11 @@ def prune(module: fx.GraphModule, wanted: dict[str, int]) -> dict[str, tuple[int
             raise NotPrunableError(name, f"is pruned together with one that keeps {known}")
         ordered = sorted(roots, key=lambda root: (-importance.get(root, 0.0), root))
         gone |= dict.fromkeys(ordered[count:], name)
-    before = {name: len(labels) for name, labels in channels.made.items()}
+    before = {name: len(labels) for name, labels in channels.outputs.items()}
     if gone:
         _cut(module, channels, set(gone))
     after = {name: int(_stays(channels, labels, set(gone)).sum())
-             for name, labels in channels.made.items()}  # fmt: skip
+             for name, labels in channels.outputs.items()}  # fmt: skip
     return {n: (before[n], after[n]) for n in before if before[n] != after[n]}
 
 
@@ -478,12 +478,12 @@ def _cut(module: fx.GraphModule, channels: Channels, gone: set[int]) -> None:
     FakeTensorProp(module, mode).propagate(*shapes)
 
 
-def cluster(module: fx.GraphModule, wanted: dict[str, int]) -> dict[str, tuple[int, int]]:
+def cluster(module: fx.GraphModule, counts: dict[str, int]) -> dict[str, tuple[int, int]]:
     """Move the weights of convolutions, linears and recurrent layers to a few levels, in place.
 
     Args:
         module: An exported program's module.
-        wanted: The number of distinct values, 3 or more, by module; "" is every other layer.
+        counts: The number of distinct values, 3 or more, by module; "" is every other layer.
 
     Returns:
         The distinct relative weights before and after, by module; of several weights the most.
@@ -494,7 +494,7 @@ def cluster(module: fx.GraphModule, wanted: dict[str, int]) -> dict[str, tuple[i
     done: dict[str, tuple[int, int]] = {}
     for name, dimension in layer_weights(module).items():
         layer = name.rpartition(".")[0]
-        count = wanted.get(layer, wanted.get(""))
+        count = counts.get(layer, counts.get(""))
         if count is None:
             continue
         tensor = operator.attrgetter(name)(module).data
@@ -502,7 +502,7 @@ def cluster(module: fx.GraphModule, wanted: dict[str, int]) -> dict[str, tuple[i
         tensor.copy_(clustered(tensor, count, dimension))
         known = done.get(layer, (0, 0))
         done[layer] = max(known[0], before), max(known[1], _distinct(tensor, dimension))
-    for name in wanted.keys() - done.keys() - {""}:
+    for name in counts.keys() - done.keys() - {""}:
         raise NotPrunableError(name, "is not a layer with weights of its own")
     return done
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _EPS = {"int8": 2**-16, "int16": 2**-12, "uint8": 2**-16}
 
 
-def arm_config(given: AnyConfig | None, plugins: Plugins, *, is_qat: bool = False) -> Any:
+def arm_config(assigned: AnyConfig | None, plugins: Plugins, *, is_qat: bool = False) -> Any:
     """Return the Arm backend's config; None leaves the part in float.
 
     Default choices return the factory's own object, so that bytes equal those of the plain API. For
@@ -34,27 +34,27 @@ def arm_config(given: AnyConfig | None, plugins: Plugins, *, is_qat: bool = Fals
     Raises:
         WorkbenchError: it is a number format, or a plug-in returns another type.
     """
-    if isinstance(given, PluginConfig):
-        return plugins.config(given.reference, is_qat=is_qat)
-    config = integers_of(given)
+    if isinstance(assigned, PluginConfig):
+        return plugins.config(assigned.reference, is_qat=is_qat)
+    config = integers_of(assigned)
     if config is None:
         return None
-    stock = stock_config(config, is_qat=is_qat)
+    factory = factory_config(config, is_qat=is_qat)
     activation = config.activation
     if is_qat:
-        return replace(stock, **dict.fromkeys(_BORDERS, _training_spec(stock, activation)))
-    if activation.observer.kind == "histogram" and _stock_symmetry(activation):
-        return stock
-    spec = _with_observer(stock.input_activation, activation, plugins)
-    return replace(stock, input_activation=spec, output_activation=spec)
+        return replace(factory, **dict.fromkeys(_BORDERS, _training_spec(factory, activation)))
+    if activation.observer.kind == "histogram" and _has_factory_symmetry(activation):
+        return factory
+    spec = _with_observer(factory.input_activation, activation, plugins)
+    return replace(factory, input_activation=spec, output_activation=spec)
 
 
 _BORDERS = ("input_activation", "output_activation")
 
 
-def _training_spec(stock: Any, activation: Activation) -> Any:
+def _training_spec(factory: Any, activation: Activation) -> Any:
     """Return a spec that fake-quantizes."""
-    spec, observer = stock.input_activation, activation.observer
+    spec, observer = factory.input_activation, activation.observer
     scheme = torch.per_tensor_symmetric if activation.symmetric else torch.per_tensor_affine
     if observer.kind != "fixed":
         return spec if scheme is spec.qscheme else replace(spec, qscheme=scheme)
@@ -63,7 +63,7 @@ def _training_spec(stock: Any, activation: Activation) -> Any:
     return replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=rounding)
 
 
-def stock_config(config: QuantConfig, *, is_qat: bool = False) -> Any:
+def factory_config(config: QuantConfig, *, is_qat: bool = False) -> Any:
     """Return the factory's config with our bit widths and label."""
     per_channel = config.weight.per_channel
     if config.activation.dtype == "uint8":
@@ -75,7 +75,7 @@ def stock_config(config: QuantConfig, *, is_qat: bool = False) -> Any:
     return get_symmetric_quantization_config(is_per_channel=per_channel, is_qat=is_qat)
 
 
-def _stock_symmetry(activation: Activation) -> bool:
+def _has_factory_symmetry(activation: Activation) -> bool:
     return activation.symmetric == (activation.dtype == "int16")
 
 

@@ -309,7 +309,7 @@ class Walk:
         self._check = check
         self._shares: dict[fx.Node, float] = {}
         self._layers = {layer.node.name: layer for layer in layers(module)}
-        self._wanted = {layer.node.name: layer for layer in layers(reference)}
+        self._references = {layer.node.name: layer for layer in layers(reference)}
         self._reference = Stream(
             reference.graph.nodes, samples, lambda node, values: plain(reference, node, values)
         )
@@ -341,7 +341,7 @@ class Walk:
         layer = self._layers.get(node.name)
         return (
             layer is not None
-            and node.name in self._wanted
+            and node.name in self._references
             and node.target is layer.node.target
             and node.args[1] in self.program.switches
         )
@@ -377,7 +377,7 @@ class Walk:
             self.unused += 1
             return None
         rounded = self.program.value(switch, {}, self.program.switches)
-        floating, float_bias = self._wanted[node.name], None
+        floating, float_bias = self._references[node.name], None
         if bias is not None and layer.bias is not None and floating.bias is not None:
             bias = bias.double().reshape(groups, -1)
             # A batch norm's statistics are in both folded biases.
@@ -429,7 +429,7 @@ class Walk:
 
         Empty if the wanted outputs are gone.
         """
-        end = self._wanted[node.name].end
+        end = self._references[node.name].end
         self._reference.through(end)
         pairs = list(zip(self._quantized.values, self._reference.values, strict=True))
         if any(end not in targets for _, targets in pairs):

@@ -82,16 +82,16 @@ class SwitchedProgram:
         self,
         inputs: tuple[torch.Tensor, ...],
         on: frozenset[fx.Node],
-        kept: Mapping[str, torch.Tensor] = _NOTHING,
+        buffers: Mapping[str, torch.Tensor] = _NOTHING,
     ) -> Values:
         """Return the values of all nodes with the switches ``on`` enabled.
 
         Args:
             inputs: The program's inputs.
             on: The enabled switches.
-            kept: Values of buffers that differ from the initial ones.
+            buffers: Values of buffers that differ from the initial ones.
         """
-        values: Values = self._source_values(inputs, kept)
+        values: Values = self._source_values(inputs, buffers)
         for node in self.nodes:
             if node not in values:
                 values[node] = self.value(node, values, on)
@@ -103,7 +103,7 @@ class SwitchedProgram:
         changed: Iterable[fx.Node],
         on: frozenset[fx.Node],
         inputs: tuple[torch.Tensor, ...],
-        kept: Mapping[str, torch.Tensor] = _NOTHING,
+        buffers: Mapping[str, torch.Tensor] = _NOTHING,
     ) -> Values:
         """Return the values of all nodes with the switches ``on`` enabled, from an earlier run.
 
@@ -112,10 +112,10 @@ class SwitchedProgram:
             changed: The switches that differ from that run.
             on: The enabled switches.
             inputs: The program's inputs.
-            kept: Values of buffers that differ from the initial ones.
+            buffers: Values of buffers that differ from the initial ones.
         """
         due = set(changed)
-        values: Values = self._source_values(inputs, kept)
+        values: Values = self._source_values(inputs, buffers)
         for node in self.nodes:
             if node not in values:
                 fresh = node in due or (node.op == "get_attr" and node.target in self.writes)
@@ -124,15 +124,15 @@ class SwitchedProgram:
                 due.update(self._followers[node])
         return values
 
-    def _source_values(self, inputs: tuple[torch.Tensor, ...], kept: Mapping[str, torch.Tensor]) -> Values:
+    def _source_values(self, inputs: tuple[torch.Tensor, ...], buffers: Mapping[str, torch.Tensor]) -> Values:
         """Return the values that no node computes."""
         values: Values = {}
         given = iter(inputs)
         for node in self.nodes:
             if node.op == "placeholder":
                 values[node] = next(given)
-            elif node.op == "get_attr" and node.target in kept:
-                values[node] = kept[str(node.target)]
+            elif node.op == "get_attr" and node.target in buffers:
+                values[node] = buffers[str(node.target)]
         return values
 
     @contextmanager
@@ -201,9 +201,9 @@ class SwitchedProgram:
         if quantize.target is _PER_TENSOR and _is_plain(quantize, value):
             scale, zero_point, low, high = quantize.args[1:5]
             return requantized(value, (scale, zero_point, low, high), 1.0 / scale, True)
-        return self._stock_value(node, value)
+        return self._operator_value(node, value)
 
-    def _stock_value(self, node: fx.Node, value: torch.Tensor) -> Any:
+    def _operator_value(self, node: fx.Node, value: torch.Tensor) -> Any:
         quantize = node.args[0]
         assert isinstance(quantize, fx.Node)
         parts = []
@@ -223,7 +223,7 @@ class SwitchedProgram:
             if isinstance(source, fx.Node) and self.is_constant(source):
                 value = operator.attrgetter(str(source.target))(self.module)
                 with torch.no_grad():
-                    self._constants[node] = self._stock_value(node, value)
+                    self._constants[node] = self._operator_value(node, value)
 
 
 def is_node_of(node: fx.Node, what: str) -> bool:
@@ -248,7 +248,7 @@ Setting = tuple[str, int]
 class _Memory:
     """Buffer values by name, and the outputs that are inputs of the next step."""
 
-    kept: dict[str, torch.Tensor] = field(default_factory=dict)
+    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
     carried: tuple[torch.Tensor, ...] = ()
 
 
@@ -273,7 +273,7 @@ class SwitchedSteps:
     def run(self, setting: Setting, on: frozenset[fx.Node]) -> Values:
         """Return the values of all nodes with the switches ``on`` enabled."""
         memory = self._memories.setdefault(setting, _Memory())
-        values = self._program.run(self._inputs(memory), on, memory.kept)
+        values = self._program.run(self._inputs(memory), on, memory.buffers)
         self._keep(memory, values)
         return values
 
@@ -283,7 +283,7 @@ class SwitchedSteps:
         """Return the program's own outputs with ``on`` enabled; see ``SwitchedProgram.rerun``."""
         memory = self._memories.setdefault(setting, _Memory())
         inputs = self._inputs(memory)
-        values = self._program.rerun(before, changed, on, inputs, memory.kept)
+        values = self._program.rerun(before, changed, on, inputs, memory.buffers)
         self._keep(memory, values)
         return self.outputs(values)
 
@@ -302,6 +302,6 @@ class SwitchedSteps:
 
     def _keep(self, memory: _Memory, values: Values) -> None:
         assert self._sample is not None
-        memory.kept = {name: values[node] for name, node in self._program.writes.items()}
+        memory.buffers = {name: values[node] for name, node in self._program.writes.items()}
         every = tensors_of(self._program.output(values))
         memory.carried = tuple(every[len(every) - self._sample.carried :])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from workbench.project.model import Project
+    from workbench.project.opened import OpenProject
 
 _OPTION = "plugins"
 _WHERE = Place(kind="option", id=_OPTION)
@@ -157,7 +157,7 @@ class _Finder(NodeFinder):
         return self._reference
 
 
-def error_in(project: Project, folder: Path, error: BaseException) -> WorkbenchError | None:
+def error_in(opened: OpenProject, error: BaseException) -> WorkbenchError | None:
     """Return the error for an exception raised by a plug-in; None for other exceptions."""
     frames: set[str] = set()
     for cause in _chain(error):
@@ -165,8 +165,8 @@ def error_in(project: Project, folder: Path, error: BaseException) -> WorkbenchE
         while trace is not None:
             frames.add(trace.tb_frame.f_code.co_filename)
             trace = trace.tb_next
-    for _, _, reference in project.taken_from_plugins():
-        path = sources.callable_reference(reference, folder, _OPTION).path
+    for _, _, reference in opened.project.taken_from_plugins():
+        path = sources.callable_reference(reference, opened.folder, _OPTION).path
         if path is not None and str(path) in frames:
             return user_failure(error, "raised an error", _WHERE, path)
     return None

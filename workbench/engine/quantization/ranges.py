@@ -148,13 +148,13 @@ def _in_order(graph: torch.fx.Graph) -> list[torch.fx.Node]:
     """
     positions = {node: index for index, node in enumerate(graph.nodes)}
 
-    def place(node: torch.fx.Node) -> int:
+    def position_of(node: torch.fx.Node) -> int:
         source = node.args[0] if node.op == "call_module" and node.args else node
         is_constant = isinstance(source, torch.fx.Node) and source.op == "get_attr"
         uses = [positions[user] for user in node.users] if is_constant else []
         return min(uses, default=positions[node])
 
-    return sorted(graph.nodes, key=place)
+    return sorted(graph.nodes, key=position_of)
 
 
 def _calls(

@@ -35,24 +35,24 @@ class LiveObjectCache:
 
     def __init__(self, capacity: int = 24) -> None:
         self._capacity = capacity
-        self._kept: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._objects: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
     def get(self, name: str, key: str) -> Any:
         """Return the stored object, or None."""
-        if (name, key) in self._kept:
-            self._kept.move_to_end((name, key))
-        return self._kept.get((name, key))
+        if (name, key) in self._objects:
+            self._objects.move_to_end((name, key))
+        return self._objects.get((name, key))
 
     def keep(self, name: str, key: str, value: Any) -> None:
         """Store an object; another one may be evicted."""
-        self._kept[name, key] = value
-        self._kept.move_to_end((name, key))
+        self._objects[name, key] = value
+        self._objects.move_to_end((name, key))
         self.shrink(self._capacity)
 
     def shrink(self, count: int) -> None:
         """Keep only the ``count`` most recently used objects."""
-        while len(self._kept) > count:
-            self._kept.popitem(last=False)
+        while len(self._objects) > count:
+            self._objects.popitem(last=False)
 
 
 @dataclass

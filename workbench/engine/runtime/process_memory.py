@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from workbench.engine.runtime.context import LiveObjectCache
 
 # The live objects that a process keeps when it has grown: those of about one job.
-_KEPT_OBJECTS = 8
+_MAX_OBJECTS = 8
 # The packages whose caches are searched.
 _TOOLCHAIN = frozenset(("torch", "torchao", "executorch", "tosa", "ethosu", "workbench"))
 _PROGRAMS = (torch.nn.Module, torch.fx.Node, torch.fx.Graph, torch.Tensor)
@@ -62,7 +62,7 @@ class ProcessMemory:
         self._first = self._first or size
         if size - self._first <= GROWTH_LIMIT:
             return 0
-        self._store.shrink(_KEPT_OBJECTS)
+        self._store.shrink(_MAX_OBJECTS)
         gc.collect()
         return_memory()
         growth = self._size() - self._first

@@ -172,7 +172,7 @@ def _layers(program: torch.export.ExportedProgram) -> Iterator[ChannelLayer]:
     if programs.has_control_flow(program):
         return
     channels = channels_of(cast("torch.fx.GraphModule", program.module(check_guards=False)))
-    for name, labels in channels.made.items():
+    for name, labels in channels.outputs.items():
         try:
             count, why = len(channels.roots_of(name)), ""
         except NotPrunableError as error:

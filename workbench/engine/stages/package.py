@@ -151,7 +151,7 @@ def _with_memory(context: StageContext, facts: Facts) -> Facts:
     """Return the facts with the program's state between inferences."""
     kept = context.result("export", ExportResult).state
     first = next(iter(calibration_samples(context)), None)
-    return replace(facts, kept=kept, handed_on=first.carried if first else 0)
+    return replace(facts, state_buffers=kept, handed_on=first.carried if first else 0)
 
 
 def _model_outputs(context: StageContext, facts: Facts) -> tuple[ModelOutput, ...]:
@@ -239,7 +239,7 @@ def _manifest(
             for correction in result.corrections
         ],
         "rewrites": [described_rewrite(rewrite) for rewrite in lowered.rewrites],
-        "off_the_npu": [{"kind": kind, "match": match} for kind, match in project.kept_off()],
+        "off_the_npu": [{"kind": kind, "match": match} for kind, match in project.cpu_only_rules()],
         "inputs": list(facts.inputs),
         "outputs": list(facts.outputs),
         "model_outputs": [output.model_dump(mode="json") for output in facts.model_outputs],

@@ -112,7 +112,7 @@ def load(context: StageContext) -> Prepared:
 
 def _prepare(context: StageContext, *, again: bool) -> Prepared:
     toolchain, project = toolchain_of(context), context.project
-    quantizer = toolchain.quantizer(project, context.folder)
+    quantizer = toolchain.quantizer(context.opened)
     with accelerated(context.accelerate), toolchain.float_module(context) as floating:
         narrow, channels = pruned(context, floating)
         module, done = changed(context, narrow, again=again)
@@ -202,7 +202,7 @@ def improved(context: StageContext, module: torch.fx.GraphModule) -> tuple[torch
     project, toolchain = context.project, toolchain_of(context)
 
     def trial(floating: torch.fx.GraphModule, samples: Any, ranges: Any) -> Trial:
-        quantizer = toolchain.trial_quantizer(project, context.folder)
+        quantizer = toolchain.trial_quantizer(context.opened)
         return Trial(floating, quantizer, toolchain, samples, ranges)
 
     with torch.no_grad():

@@ -61,7 +61,7 @@ def candidates(graph: GraphSnapshot) -> list[Culprit]:
 class _Search:
     def __init__(self, study: StudyContext, left: Sequence[Culprit]) -> None:
         self._study, self._left = study, list(left)
-        self._found: list[Culprit] = []
+        self._culprits: list[Culprit] = []
         self._refusals: dict[frozenset[tuple[str, str]], str] = {}
         self._reason, self._tried, self._reported = "", 0, 0.0
         # One attempt unchanged, one per bisection step, one to confirm the result.
@@ -80,7 +80,7 @@ class _Search:
                     code="blame-without-npu-fails",
                 )
             at = self._last_to_blame()
-            self._found.append(self._left[at])
+            self._culprits.append(self._left[at])
             self._left = self._left[:at]
             refused = self._refusal([])
         self._tell(is_done=True)
@@ -97,11 +97,11 @@ class _Search:
         return high - 1
 
     def _refusal(self, more: Sequence[Culprit]) -> str:
-        off = [(c.kind, c.match) for c in (*self._found, *more)]
+        off = [(c.kind, c.match) for c in (*self._culprits, *more)]
         if (known := self._refusals.get(frozenset(off))) is not None:
             return known
-        kept = [*self._study.stage.project.kept_off(), *off]
-        self._report(0.0, f"{len(off)} of {len(self._found) + len(self._left)} kept off the NPU")
+        kept = [*self._study.stage.project.cpu_only_rules(), *off]
+        self._report(0.0, f"{len(off)} of {len(self._culprits) + len(self._left)} kept off the NPU")
         refusal = device_of(self._study.stage).refusal(self._study.stage, kept, self._report)
         self._refusals[frozenset(off)] = refusal
         self._tried += 1
@@ -125,7 +125,7 @@ class _Search:
 
     def _tell(self, *, is_done: bool) -> None:
         document = Blame(
-            reason=self._reason, culprits=tuple(self._found), compilations=self._tried, is_done=is_done
+            reason=self._reason, culprits=tuple(self._culprits), compilations=self._tried, is_done=is_done
         )
         total = self._tried if is_done else self._total
         progress = f"attempt {self._tried} of {'' if is_done else 'about '}{total}"

@@ -126,12 +126,13 @@ def _answer(store: Any, request: dict[str, Any]) -> dict[str, Any]:
     from workbench.engine.studies.candidates import Environment, evaluate
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
+    from workbench.project.opened import OpenProject
 
     project = Project.model_validate(request["project"])
     folder = Path(request["folder"])
     if (allowed := request["allowed"]) is not None:
-        base = Project.model_validate(allowed["project"])
-        code_import.install_allowed(base, folder, allowed["digest"])
+        base = OpenProject(Project.model_validate(allowed["project"]), folder)
+        code_import.install_allowed(base, allowed["digest"])
     cache = Cache(Path(request["root"]))
     environment = Environment(folder, cache, store, request["accelerate"])
     run = evaluate(project, environment)

@@ -95,5 +95,5 @@ def compute(project: Project, environment: Environment, goals: Sequence[StageId]
     return planned
 
 
-def _silent(*_said: object) -> None:
+def _silent(*_ignored: object) -> None:
     """Report nothing: a candidate is one step of a study, which reports progress."""

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, cast
 
 from workbench.deploy.simulators.compatibility import Program
 from workbench.deploy.simulators.discovery import adopt_runner, load_settings, runners_folder
-from workbench.deploy.simulators.runner_build import Build, Wanted, Watching, build_runner, known_checkouts
+from workbench.deploy.simulators.runner_build import (
+    Build,
+    ProgramSource,
+    Watching,
+    build_runner,
+    known_checkouts,
+)
 from workbench.errors import Place, failure
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ def run(study: StudyContext) -> None:
     """
     context = study.stage
     (checkout,) = known_checkouts(str(study.options.get("checkout") or load_settings().executorch))
-    wanted = cast("Wanted", study.options.get("wanted", "semihosting"))
+    wanted = cast("ProgramSource", study.options.get("wanted", "semihosting"))
     address = int(str(study.options.get("address") or "0"), 0)
     if wanted == "address" and not address:
         raise failure(

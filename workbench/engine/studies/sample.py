@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from workbench.engine.runtime.context import StageContext
     from workbench.engine.studies.study import StudyContext
 
-_KEPT = "one sample"
+_STORE_NAME = "one sample"
 # The largest input that is shown [elements], and the fewest elements of an output with classes.
 _MOST_SHOWN, _LEAST_CLASSES = 1 << 20, 2
 Values = dict[str, dict[str, torch.Tensor]]
@@ -92,7 +92,7 @@ def _observed(node: torch.fx.Node) -> torch.fx.Node:
 def _values(context: StageContext, number: int, *, with_integers: bool) -> tuple[Sample, Values]:
     """Return a sample and all its tensors by program; those of the last sample are cached."""
     key = f"{context.plan.key('convert')} {context.plan.key('lower')} {number} {with_integers}"
-    kept: tuple[str, Sample, Values] | None = context.store.get(_KEPT, "")
+    kept: tuple[str, Sample, Values] | None = context.store.get(_STORE_NAME, "")
     if kept is not None and kept[0] == key:
         return kept[1:]
     prepared, converted = context.live("prepare").module, context.live("convert").module
@@ -108,7 +108,7 @@ def _values(context: StageContext, number: int, *, with_integers: bool) -> tuple
                 values["quantized"][name] = value
         if with_integers:
             values |= device_of(context).integers(context, history)
-    context.store.keep(_KEPT, "", (key, history[-1], values))
+    context.store.keep(_STORE_NAME, "", (key, history[-1], values))
     return history[-1], values
 
 

@@ -50,7 +50,7 @@ _ORDER_SAMPLES = 8
 _CONSTRAINTS = "constraints"
 _POLL_S = 0.2
 _PER_TENSOR = "a8w8-per-tensor"
-_KEPT_PER_CHANNEL = (0.0, 0.25, 0.5)
+_PER_CHANNEL_SHARES = (0.0, 0.25, 0.5)
 # Optuna's parameter for the weight transforms.
 _TRANSFORMS = "weight transforms"
 
@@ -106,7 +106,7 @@ def _widths(study: StudyContext) -> dict[str, tuple[int, ...]]:
 
 def _judged(candidate: Candidate, limits: Limits) -> Candidate:
     figures = candidate.figures
-    is_within = figures is not None and limits.hold(figures)
+    is_within = figures is not None and limits.are_met(figures)
     return candidate.model_copy(update={"is_within": is_within})
 
 
@@ -141,7 +141,7 @@ def _ordered_units(study: StudyContext) -> tuple[Unit, ...]:
     inner = _inner(context, "sensitivity", project)
     key = study_key("sensitivity", OpenProject(project, context.folder), context.cache, {})
     folder = study_folder(context.cache, key)
-    sensitivity.run(StudyContext(inner, folder, {"samples": _ORDER_SAMPLES}, lambda *_said: None))
+    sensitivity.run(StudyContext(inner, folder, {"samples": _ORDER_SAMPLES}, lambda *_ignored: None))
     ordered = load_study(SensitivityResult, folder)
     assert ordered is not None
     units = [row.unit for row in ordered.worst_first()]
@@ -169,7 +169,7 @@ def _kinds(result: SearchResult, configs: list[str]) -> dict[str, list[str]]:
 
 class _Search:
     def __init__(self, study: StudyContext, result: SearchResult) -> None:
-        self._study, self._found = study, result
+        self._study, self._result = study, result
         context = study.stage
         target, choice = target_of(context.project.target.id), context.project.target
         self._choices = [
@@ -193,17 +193,17 @@ class _Search:
         with pool as workers:
             count = workers.count if workers else 1
             idle = 0
-            while len(self._found.candidates) < self._found.total and idle < 50:
+            while len(self._result.candidates) < self._result.total and idle < 50:
                 while workers is not None and len(self._running) < count and idle < 50:
                     idle = 0 if self._submit(workers) else idle + 1
                 if workers is None:
                     idle = 0 if self._try() else idle + 1
                 elif self._running:
                     self._collect()
-        if len(self._found.candidates) < self._found.total:
-            self._found = self._found.model_copy(update={"is_exhausted": True})
-            number = len(self._found.candidates)
-            self._study.tell(self._found, number, self._found.total, "no other candidates")
+        if len(self._result.candidates) < self._result.total:
+            self._result = self._result.model_copy(update={"is_exhausted": True})
+            number = len(self._result.candidates)
+            self._study.tell(self._result, number, self._result.total, "no other candidates")
 
     def _opened(self) -> optuna.Study:
         """Return Optuna's study for these limits, with all evaluated candidates.
@@ -213,13 +213,13 @@ class _Search:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             sampler = optuna.samplers.TPESampler(
-                seed=len(self._found.candidates),
+                seed=len(self._result.candidates),
                 multivariate=True,
                 constant_liar=True,
                 constraints_func=lambda trial: trial.user_attrs.get(_CONSTRAINTS, (1.0,) * 4),
             )
             study = optuna.create_study(sampler=sampler, directions=["maximize", "minimize", "minimize"])
-        for candidate in self._found.candidates:
+        for candidate in self._result.candidates:
             self._tell_former(study, candidate)
         for choices in self._staircase():
             study.enqueue_trial(choices, skip_if_exists=True)
@@ -233,9 +233,9 @@ class _Search:
         last first, then the modules in a better precision, the worst first.
         """
         better = "a16w8" if "a16w8" in self._choices else "float"
-        widths = {_param(name): [*map(str, w)] for name, w in self._found.widths.items()}
-        transforms = self._found.transforms
-        plain = {name: kind[0] for name, kind in _kinds(self._found, self._choices).items()}
+        widths = {_param(name): [*map(str, w)] for name, w in self._result.widths.items()}
+        transforms = self._result.transforms
+        plain = {name: kind[0] for name, kind in _kinds(self._result, self._choices).items()}
         steps = [dict(plain), *(plain | {_TRANSFORMS: name} for name in transforms[1:])]
         if _PER_TENSOR in self._choices:
             steps += self._with_fewer_scales(plain)
@@ -245,30 +245,30 @@ class _Search:
             for name, numbers in reversed(widths.items()):
                 narrow[name] = numbers[min(index, len(numbers) - 1)]
                 steps.append(dict(narrow))
-        for unit in self._found.units:
+        for unit in self._result.units:
             plain[unit.name] = better
             steps.append(dict(plain))
-        return steps[: max(2, self._found.total // 2 + 2 * len(widths) + len(transforms))]
+        return steps[: max(2, self._result.total // 2 + 2 * len(widths) + len(transforms))]
 
     def _with_fewer_scales(self, plain: dict[str, str]) -> list[dict[str, str]]:
         """Return configurations with one scale for each weight: of all modules, then of fewer.
 
         The most sensitive quarter, then half, of the modules keeps a scale for each channel.
         """
-        units = self._found.units
-        counts = dict.fromkeys(round(len(units) * share) for share in _KEPT_PER_CHANNEL)
+        units = self._result.units
+        counts = dict.fromkeys(round(len(units) * share) for share in _PER_CHANNEL_SHARES)
         return [plain | {unit.name: _PER_TENSOR for unit in units[count:]} for count in counts]
 
     def _tell_former(self, study: optuna.Study, candidate: Candidate) -> None:
         figures = candidate.figures
-        kinds, params = _kinds(self._found, self._choices), _params(candidate)
+        kinds, params = _kinds(self._result, self._choices), _params(candidate)
         is_known = kinds.keys() == params.keys() and all(
             value in kinds[name] for name, value in params.items()
         )
         if figures is None or not is_known or not all(map(math.isfinite, figures)):
             return
         categories = optuna.distributions.CategoricalDistribution
-        excesses = self._found.enforced.excesses(figures)
+        excesses = self._result.enforced.excesses(figures)
         study.add_trial(
             optuna.trial.create_trial(
                 params=params,
@@ -284,20 +284,20 @@ class _Search:
         trial = self._optuna.ask()
         chosen = {
             name: str(trial.suggest_categorical(name, kind))
-            for name, kind in _kinds(self._found, self._choices).items()
+            for name, kind in _kinds(self._result, self._choices).items()
         }
         asked = Candidate(
-            number=len(self._found.candidates) + 1,
+            number=len(self._result.candidates) + 1,
             origin="search",
-            choices={unit.name: chosen[unit.name] for unit in self._found.units},
-            channels={name: int(chosen[_param(name)]) for name in self._found.widths},
+            choices={unit.name: chosen[unit.name] for unit in self._result.units},
+            channels={name: int(chosen[_param(name)]) for name in self._result.widths},
             transforms=chosen.get(_TRANSFORMS, ""),
         )
-        known = (c for c in self._found.candidates if _params(c) == _params(asked))
+        known = (c for c in self._result.candidates if _params(c) == _params(asked))
         return trial, asked, next(known, None)
 
     def _project(self, candidate: Candidate) -> Project:
-        return with_candidate(self._study.stage.project, self._found, candidate, self._study.folder)
+        return with_candidate(self._study.stage.project, self._result, candidate, self._study.folder)
 
     def _try(self) -> bool:
         """Evaluate one candidate in this process; return False if it was evaluated before."""
@@ -322,7 +322,7 @@ class _Search:
         key = study_key("training", OpenProject(project, context.folder), context.cache, options)
         folder = study_folder(context.cache, key)
         inner = _inner(context, "training", project)
-        training.run(StudyContext(inner, folder, options, lambda *_said: None))
+        training.run(StudyContext(inner, folder, options, lambda *_ignored: None))
         result = load_study(TrainingResult, folder)
         if result is None or not result.best:
             return candidate
@@ -353,7 +353,7 @@ class _Search:
                 self._add(trial, asked, None, error.infos[0].message)
 
     def _add(self, trial: optuna.Trial, asked: Candidate, run: Run | None, problem: str) -> None:
-        number = len(self._found.candidates) + 1
+        number = len(self._result.candidates) + 1
         candidate = Candidate(
             number=number,
             origin="staircase" if _params(asked) in self._staircase() else "search",
@@ -370,16 +370,16 @@ class _Search:
             cpu_cycles=run.cost.cpu_cycles if run and run.cost else 0,
             problem=problem,
         )
-        candidate = _judged(candidate, self._found.enforced)
+        candidate = _judged(candidate, self._result.enforced)
         self._tell(trial, candidate)
-        self._found = self._found.model_copy(update={"candidates": (*self._found.candidates, candidate)})
+        self._result = self._result.model_copy(update={"candidates": (*self._result.candidates, candidate)})
         message = problem or f"candidate {number}"
-        self._study.tell(self._found, number, self._found.total, message)
+        self._study.tell(self._result, number, self._result.total, message)
 
     def _tell(self, trial: optuna.Trial, candidate: Candidate) -> None:
         figures = candidate.figures
         if figures is None:
             self._optuna.tell(trial, state=TrialState.FAIL)
             return
-        trial.set_user_attr(_CONSTRAINTS, self._found.enforced.excesses(figures))
+        trial.set_user_attr(_CONSTRAINTS, self._result.enforced.excesses(figures))
         self._optuna.tell(trial, list(figures[:3]))

@@ -91,7 +91,7 @@ class Sweep:
         self._target = target_of(study.stage.project.target.id)
         self._programs: dict[str, tuple[Path, ...]] = {}
         self._running: dict[Future[Any], int] = {}
-        self._told = 0.0
+        self._last_report = 0.0
 
     @property
     def points(self) -> list[SweepPoint]:
@@ -178,8 +178,8 @@ class Sweep:
     def tell(self, message: str, *, at_once: bool = False) -> None:
         """Store and report the results, rate-limited unless ``at once``."""
         now = time.monotonic()
-        if at_once or now - self._told >= _TELL_S:
-            self._told = now
+        if at_once or now - self._last_report >= _TELL_S:
+            self._last_report = now
             self._study.tell(self._result(), self._done(), len(self._points), message)
 
     def _result(self) -> SweepResult:

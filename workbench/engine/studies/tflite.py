@@ -12,7 +12,7 @@ from workbench.deploy.boards import with_placement
 from workbench.engine.data.evaluation import evaluation_samples
 from workbench.engine.ethos_u.cpu_operators import compute
 from workbench.engine.ethos_u.functional_run import WholeProgram
-from workbench.engine.ethos_u.grids import given_values, meant_values
+from workbench.engine.ethos_u.grids import meant_values, program_inputs
 from workbench.engine.ethos_u.tflite import TfliteSide, tflite_side
 from workbench.engine.evaluation.measures import Accumulator
 from workbench.engine.evaluation.reference_outputs import exported_module
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Tensors = Sequence[torch.Tensor]
 
-_PLACE = Place(kind="option", id="file")
+_WHERE = Place(kind="option", id="file")
 _SAMPLES = 8
 # Networks of less in common are two networks.
 _LEAST_MATCHED = 0.25
@@ -97,7 +97,7 @@ def _content(path: Path, digest: str) -> bytes:
         raise failure(
             f"{path.name} has changed since the comparison was asked for.",
             "Compare again.",
-            _PLACE,
+            _WHERE,
             code="file-changed",
         )
     return content
@@ -113,7 +113,7 @@ def _another_network(why: str) -> WorkbenchError:
     return failure(
         f"The file and the project hold different networks: {why}.",
         "Give the .tflite of the project's network, with the same input size.",
-        _PLACE,
+        _WHERE,
         code="tflite-other-network",
     )
 
@@ -180,7 +180,7 @@ class _Outputs:
         """Return the outputs of the compiled program as real values; text says why not."""
         whole, converted = WholeProgram(self._context), self._context.live("convert").module
         integer_io = bool(self._context.project.target.options.get("integer_io"))
-        whole.execute([given_values(converted, inputs, integer_io) for inputs in self._samples])
+        whole.execute([program_inputs(converted, inputs, integer_io) for inputs in self._samples])
         if whole.outputs.refused:
             return whole.outputs.refused
         return [meant_values(converted, outputs, integer_io) for outputs in whole.outputs.outputs]

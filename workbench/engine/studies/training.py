@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from workbench.engine.studies.study import StudyContext
     from workbench.engine.training.dataset import Batch
 
-_SAID_EVERY_S = 0.5
+_REPORT_EVERY_S = 0.5
 
 
 def run(study: StudyContext) -> None:
@@ -83,9 +83,7 @@ class _Training:
         study.report(0, options.epochs, "preparing")
         teacher = _float_module(context, device)
         refuse_memory(teacher, calibration_samples(context), "Training", "training")
-        self._qat_model = toolchain_of(context).qat_model(
-            _start(context, device), context.project, context.folder
-        )
+        self._qat_model = toolchain_of(context).qat_model(_start(context, device), context.opened)
         if not self._qat_model.parameters:
             raise failure(
                 "The model has no weights to train.",
@@ -103,16 +101,16 @@ class _Training:
         weights = self._qat_model.weights()
         self._untrained = {name: tensor.detach().clone() for name, tensor in weights.items()}
         checkpoint = load_checkpoint(study.folder, self._qat_model, self._optimizer)
-        self._found = checkpoint or self._first(device)
-        self._said = 0.0
+        self._result = checkpoint or self._first(device)
+        self._last_report = 0.0
 
     def run(self) -> None:
         """Train."""
         options = self._options
-        result = self._found = self._found.model_copy(update={"total": options.epochs})
+        result = self._result = self._result.model_copy(update={"total": options.epochs})
         self._study.tell(result, len(result.epochs), options.epochs, "")
-        while not is_over(self._found, options):
-            self._epoch(len(self._found.epochs) + 1)
+        while not is_over(self._result, options):
+            self._epoch(len(self._result.epochs) + 1)
 
     def _first(self, device: str) -> TrainingResult:
         """Return the result before the first epoch."""
@@ -130,7 +128,7 @@ class _Training:
 
     def _go_back(self) -> None:
         """Restore the best weights, and reset the optimiser's state."""
-        result, qat_model = self._found, self._qat_model
+        result, qat_model = self._result, self._qat_model
         best = read_weights(self._study.folder / result.weights) if result.best else self._untrained
         qat_model.take(best)
         self._optimizer.state.clear()
@@ -142,7 +140,7 @@ class _Training:
 
     def _epoch(self, number: int) -> None:
         options, qat_model = self._options, self._qat_model
-        rate, goes_back = next_step(self._found, options)
+        rate, goes_back = next_step(self._result, options)
         if goes_back:
             self._go_back()
         for group in self._optimizer.param_groups:
@@ -157,11 +155,11 @@ class _Training:
         if not math.isfinite(sqnr):
             raise self._not_a_number(number)
         epoch = Epoch(number=number, loss=loss, sqnr_db=sqnr, learning_rate=rate)
-        result = self._found.model_copy(update={"epochs": (*self._found.epochs, epoch)})
-        if sqnr > self._found.best_db:
+        result = self._result.model_copy(update={"epochs": (*self._result.epochs, epoch)})
+        if sqnr > self._result.best_db:
             result = self._keep_best(result, number)
         save_checkpoint(self._study.folder, qat_model, self._optimizer, result)
-        self._found = result
+        self._result = result
         save_study(result, self._study.folder)
         # Not before, because the former document names the former weights.
         for former in self._study.folder.glob("best-*.safetensors"):
@@ -173,8 +171,8 @@ class _Training:
         options = self._options
         for index, batch in enumerate(self._dataset.batches(options.batch, options.seed, number)):
             self._study.stage.check_cancelled()
-            if time.monotonic() - self._said > _SAID_EVERY_S:
-                self._said = time.monotonic()
+            if time.monotonic() - self._last_report > _REPORT_EVERY_S:
+                self._last_report = time.monotonic()
                 self._study.report(number - 1, options.epochs, f"epoch {number}, step {index + 1}")
             yield batch
 
@@ -183,7 +181,7 @@ class _Training:
         self._qat_model.switch(observes=False, normalizes=False)
         sums = Noise()
         with torch.no_grad():
-            for batch in self._dataset.together(self._dataset.kept, self._options.batch):
+            for batch in self._dataset.together(self._dataset.validation, self._options.batch):
                 self._study.stage.check_cancelled()
                 for mine, target in zip(
                     tensors_of(self._qat_model.module(*batch.inputs)), batch.targets, strict=True
@@ -204,7 +202,7 @@ class _Training:
         return result.model_copy(update={"best": number, "weights": name, "digest": digest})
 
     def _not_a_number(self, number: int) -> Exception:
-        best = self._found.best
+        best = self._result.best
         kept = f"The weights of epoch {best} were saved" if best else "No weights were saved"
         return failure(
             f"Training stopped in epoch {number}: the loss is NaN or infinite.",

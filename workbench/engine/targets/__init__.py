@@ -12,7 +12,6 @@ from workbench.targets import target_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     import torch
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from workbench.engine.training.model import QatModel
     from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project, TargetChoice
+    from workbench.project.opened import OpenProject
     from workbench.results import (
         CpuNode,
         FormatMemory,
@@ -55,15 +55,15 @@ class Lowered:
 class Toolchain(QuantizingToolchain, Protocol):
     """The interface of the module in a target's ``toolchain``."""
 
-    def quantizer(self, project: Project, folder: Path, /) -> Any:
-        """Return a quantizer with the rules of a project in ``folder``, for ``prepare``."""
+    def quantizer(self, opened: OpenProject, /) -> Any:
+        """Return a quantizer with the rules of a project, for ``prepare``."""
         ...
 
-    def trial_quantizer(self, project: Project, folder: Path, /) -> Any:
+    def trial_quantizer(self, opened: OpenProject, /) -> Any:
         """Return a quantizer with the rules of a project that leaves layers as they are written."""
         ...
 
-    def qat_model(self, floating: torch.fx.GraphModule, project: Project, folder: Path, /) -> QatModel:
+    def qat_model(self, floating: torch.fx.GraphModule, opened: OpenProject, /) -> QatModel:
         """Return the float program, which is changed, with fake quantization, for training.
 
         Raises:
@@ -128,13 +128,13 @@ class DeviceToolchain(CompilingToolchain, Protocol):
     def refusal(
         self,
         context: StageContext,
-        kept_off: Sequence[tuple[str, str]],
+        cpu_only: Sequence[tuple[str, str]],
         report: Callable[[float, str], None],
         /,
     ) -> str:
         """Return why the quantized program cannot be compiled with this kept off the NPU.
 
-        "" if it can be compiled. ``kept_off`` are rule kinds and matches; ``report`` takes the
+        "" if it can be compiled. ``cpu_only`` are rule kinds and matches; ``report`` takes the
         part of the compilation that is done and what is done next.
         """
         ...

@@ -47,11 +47,11 @@ def _byte_array(content: bytes | str = b"", encoding: str = "latin-1") -> bytear
 def _of_containers(kind: Callable[..., Any]) -> Callable[..., Any]:
     """Return a maker of a container from others; a tensor would give it any number of elements."""
 
-    def make(*given: Any) -> Any:
-        for item in given:
+    def make(*items: Any) -> Any:
+        for item in items:
             if isinstance(item, torch.Tensor | range | bytes | bytearray | str | int):
                 raise pickle.UnpicklingError("it has a container of something else than a list")
-        return kind(*given)
+        return kind(*items)
 
     return make
 
@@ -79,7 +79,7 @@ def load_plain(source: Any, *, mmap: bool = False) -> Any:
     Raises:
         Exception: the file holds something else, or is damaged; torch raises of every kind.
     """
-    allowed = dict(_stock_allowed())
+    allowed = dict(_original_allowed())
     allowed.update({name: kind for name, kind in BOUNDED.items() if name in allowed})
     with (
         replaced(_weights_only_unpickler, "UnpicklingError", _ShortError),
@@ -89,4 +89,4 @@ def load_plain(source: Any, *, mmap: bool = False) -> Any:
 
 
 # The table as it is without the bounded forms.
-_stock_allowed = _weights_only_unpickler._get_allowed_globals  # noqa: SLF001 - it has no public name
+_original_allowed = _weights_only_unpickler._get_allowed_globals  # noqa: SLF001 - it has no public name

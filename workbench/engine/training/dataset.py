@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Tensors = tuple[torch.Tensor, ...]
 # Memory limit of the samples [bytes]; every fifth sample is held out for measurement.
 AT_MOST_BYTES = 256 << 20
-_KEPT_EVERY = 5
+_VALIDATE_EVERY = 5
 _FEWEST_TO_SPLIT = 10
 
 
@@ -40,7 +40,7 @@ class Batch:
 class TrainingDataset:
     """The calibration samples with the float model's outputs, in memory, on one device.
 
-    ``kept`` samples are held out for measurement, if there are enough. ``one_by_one`` means that
+    ``validation`` samples are held out for measurement, if there are enough. ``one_by_one`` means that
     the program does not support batches.
     """
 
@@ -67,9 +67,9 @@ class TrainingDataset:
                 code="training-data-empty",
             )
         splits = len(self._all) >= _FEWEST_TO_SPLIT
-        self.kept = self._all[::_KEPT_EVERY] if splits else self._all
-        self.used = [b for i, b in enumerate(self._all) if i % _KEPT_EVERY or not splits]
-        self.held_out = len(self.kept) if splits else 0
+        self.validation = self._all[::_VALIDATE_EVERY] if splits else self._all
+        self.used = [b for i, b in enumerate(self._all) if i % _VALIDATE_EVERY or not splits]
+        self.held_out = len(self.validation) if splits else 0
         self.one_by_one = not all(_takes_batches(program, self._all) for program in (teacher, student))
 
     def batches(self, size: int, seed: int, epoch: int) -> Iterator[Batch]:

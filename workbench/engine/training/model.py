@@ -119,11 +119,11 @@ class QatModel:
         self.module.recompile()
         return norm_buffers
 
-    def cluster(self, wanted: Mapping[str, int]) -> None:
+    def cluster(self, counts: Mapping[str, int]) -> None:
         """Make the weights alike at every pass; gradients go to the weights as they are.
 
         Args:
-            wanted: The number of distinct weights by module; "" is every other layer.
+            counts: The number of distinct weights by module; "" is every other layer.
         """
         names = {t.data_ptr(): name for name, t in self.parameters.items()}
         for node in list(self.module.graph.nodes):
@@ -131,7 +131,7 @@ class QatModel:
             name = "" if weight is None else names.get(weight.data_ptr(), "")
             if name not in self._clustered:
                 continue
-            count = wanted.get(name.rpartition(".")[0], wanted.get(""))
+            count = counts.get(name.rpartition(".")[0], counts.get(""))
             if count is None:
                 continue
             with self.module.graph.inserting_after(node):

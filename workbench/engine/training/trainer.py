@@ -120,15 +120,15 @@ def _distillation(loss: LossId) -> TrainingFunction:
     return train
 
 
-def _mse(mine: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+def _mse(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     """Return the mean squared error relative to the mean square of the targets."""
     power = (teacher * teacher).mean().clamp_min(torch.finfo(teacher.dtype).tiny)
-    return ((mine - teacher) ** 2).mean() / power
+    return ((student - teacher) ** 2).mean() / power
 
 
-def _kl(mine: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+def _kl(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
     """Return the Kullback-Leibler divergence of softmax distributions over the last dimension."""
-    ours, theirs = functional.log_softmax(mine, -1), functional.log_softmax(teacher, -1)
+    ours, theirs = functional.log_softmax(student, -1), functional.log_softmax(teacher, -1)
     return functional.kl_div(ours, theirs, reduction="none", log_target=True).sum(-1).mean()
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from workbench.project.model import Project
 
 _EXTENSIONS = tuple(importlib.machinery.EXTENSION_SUFFIXES)
-_FOUND = importlib.machinery.all_suffixes()
+_MODULE_SUFFIXES = importlib.machinery.all_suffixes()
 
 
 def _environment() -> tuple[Path, ...]:
@@ -59,18 +59,17 @@ class _State:
 _state = _State()
 
 
-def install_allowed(project: Project, folder: Path, digest: str) -> None:
+def install_allowed(opened: OpenProject, digest: str) -> None:
     """Install the code of a project if it is the code that was allowed.
 
     Args:
-        project: The project.
-        folder: The folder of its relative paths.
+        opened: The project.
         digest: The digest of the code that was allowed; "" for none.
 
     Raises:
         WorkbenchError: the project has other code.
     """
-    code = named_code(OpenProject(project, folder))
+    code = named_code(opened)
     if code.digest != digest:
         raise failure(
             "The project's code is not the code that was allowed to run.",
@@ -78,7 +77,7 @@ def install_allowed(project: Project, folder: Path, digest: str) -> None:
             code="code-not-trusted",
         )
     install(code)
-    _state.project = project
+    _state.project = opened.project
 
 
 def allowed() -> dict[str, Any] | None:
@@ -240,7 +239,7 @@ class _Finder(importlib.abc.PathEntryFinder):
         path_of_module = self._path / fullname.rpartition(".")[2]
         inside = path_of_module.relative_to(self._folder.path).as_posix()
         files = self._folder.files
-        for suffix in _FOUND:
+        for suffix in _MODULE_SUFFIXES:
             if f"{inside}/__init__{suffix}" in files:
                 return _spec(fullname, self._folder, f"{inside}/__init__{suffix}", path_of_module)
             if f"{inside}{suffix}" in files:
@@ -263,7 +262,7 @@ class _Outside(importlib.abc.PathEntryFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         del target
         path_of_module = os.path.join(self._path, fullname.rpartition(".")[2])
-        if not any(os.path.exists(f"{path_of_module}{suffix}") for suffix in ("", *_FOUND)):
+        if not any(os.path.exists(f"{path_of_module}{suffix}") for suffix in ("", *_MODULE_SUFFIXES)):
             return None
         raise ImportError(
             f"{fullname} lies in {self._path}, outside of the project's folder. Save the project "

@@ -23,7 +23,7 @@ Request = dict[str, Any]
 Answer = dict[str, Any]
 _Value = TypeVar("_Value")
 
-PLACE = Place(kind="option", id="scheduler")
+WHERE = Place(kind="option", id="scheduler")
 # The code of the error of every request when no worker is left.
 CLUSTER_LOST = "cluster-lost"
 # The largest answer of a worker [characters]; the run of a network of 5,000 tensors takes 2 MB.
@@ -113,7 +113,7 @@ class Cluster:
         self._executor = self._client.get_executor(pure=False)
         self._lock = threading.Lock()
         self._waiting: set[Future[Answer]] = set()
-        self._lost: WorkbenchError | None = None
+        self._error: WorkbenchError | None = None
         self._closed = threading.Event()
         threading.Thread(target=self._watch, daemon=True, name="cluster").start()
 
@@ -121,10 +121,10 @@ class Cluster:
         """Let a worker answer; the future raises ``WorkbenchError`` on failure."""
         ours: Future[Answer] = Future()
         with self._lock:
-            if self._lost is None:
+            if self._error is None:
                 self._waiting.add(ours)
-        if self._lost is not None:
-            ours.set_exception(self._lost)
+        if self._error is not None:
+            ours.set_exception(self._error)
             return ours
         try:
             theirs = self._executor.submit(_text_of, function, request)
@@ -156,7 +156,7 @@ class Cluster:
             raise failure(
                 "A worker of the Dask cluster cannot import the workbench.",
                 "Install the same version on it.",
-                PLACE,
+                WHERE,
                 printable(repr(error)),
                 code="cluster-worker-without-workbench",
             ) from error
@@ -164,7 +164,7 @@ class Cluster:
             raise failure(
                 "The Dask cluster has no workers.",
                 "Start workers with `dask worker` where the workbench is installed.",
-                PLACE,
+                WHERE,
                 code="cluster-without-workers",
             )
         if not isinstance(texts, dict):
@@ -206,7 +206,7 @@ class Cluster:
 
     def _give_up(self, error: WorkbenchError) -> None:
         with self._lock:
-            self._lost = self._lost or error
+            self._error = self._error or error
             waiting = list(self._waiting)
         for ours in waiting:
             self._settle(ours, error=error)
@@ -221,7 +221,7 @@ class Cluster:
                     failure(
                         "The Dask cluster has no workers any more.",
                         "Start workers and run again: finished candidates are kept.",
-                        PLACE,
+                        WHERE,
                         code=CLUSTER_LOST,
                     )
                 )
@@ -241,7 +241,7 @@ def _connected(scheduler: str) -> Any:
         raise failure(
             "Running on a cluster needs dask.distributed.",
             "pip install 'quantization-workbench[cluster]'",
-            PLACE,
+            WHERE,
             code="cluster-package-missing",
         ) from error
     try:
@@ -254,7 +254,7 @@ def _connected(scheduler: str) -> Any:
         raise failure(
             f"No Dask scheduler at {printable(scheduler)}.",
             "Start one with `dask scheduler`, and workers that have the workbench installed.",
-            PLACE,
+            WHERE,
             printable(str(error)) or "It takes the connection and does not answer.",
             code="cluster-unreachable",
         ) from error
@@ -292,7 +292,7 @@ def _within(seconds: float, call: Callable[[], _Value]) -> _Value:
         raise failure(
             f"The Dask cluster did not answer within {seconds:g} s.",
             "See the logs of its scheduler and workers.",
-            PLACE,
+            WHERE,
             code="cluster-silent",
         ) from error
 
@@ -310,7 +310,7 @@ def _refuse_unusable(worker: str, standing: Mapping[str, Any]) -> None:
         raise failure(
             f"The worker {worker} cannot access {printable(unseen)}.",
             "Workers read the project and write results: share both folders.",
-            PLACE,
+            WHERE,
             code="cluster-folder-not-shared",
         )
     if other:
@@ -331,7 +331,7 @@ def _versions_differ(worker: str, other: str) -> WorkbenchError:
     return failure(
         f"{worker} has other package versions: {other}.",
         "Results of different versions cannot be compared: install the same versions on it.",
-        PLACE,
+        WHERE,
         code="cluster-versions-differ",
     )
 

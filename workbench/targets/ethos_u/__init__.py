@@ -17,7 +17,7 @@ from workbench.project.configs import FormatConfig, PluginConfig, QuantConfig
 from workbench.project.model import RuleKind, TargetChoice
 from workbench.targets.base import Choice, OptionSpec, Variant
 from workbench.targets.ethos_u.checks import check_flags, check_memory, check_own, check_values, problem
-from workbench.targets.ethos_u.corrections import CORRECTIONS, corrections_off, is_wanted, switched_off
+from workbench.targets.ethos_u.corrections import CORRECTIONS, corrections_off, is_enabled, switched_off
 from workbench.targets.ethos_u.devices import (
     CONFIGS_BY_NAME,
     ETRECORD,
@@ -37,7 +37,7 @@ from workbench.targets.ethos_u.forecast import (
     operator_refusals,
     product_refusals,
 )
-from workbench.targets.ethos_u.options import EXTRAS, given_extras, given_passes
+from workbench.targets.ethos_u.options import EXTRAS, changed_extras, changed_passes
 from workbench.targets.ethos_u.rewrites import rewrites_off
 from workbench.targets.ethos_u.vela_ini import OPTION as OWN_INI_OPTION
 from workbench.targets.ethos_u.vela_ini import VelaIni, ini_of, ini_path
@@ -167,7 +167,7 @@ class EthosU:
             **own,
             **apart,
             **record,
-            **given_extras(given),
+            **changed_extras(given),
         }
         return TargetChoice(id=choice.id, options=options)
 
@@ -180,7 +180,7 @@ class EthosU:
         """Return what one stage depends on: quantizer, TOSA version and transformations."""
         if name == "quantizer":
             spec: dict[str, JsonValue] = {"tosa_spec": family_of(choice.id).tosa_spec}
-            if passes := given_passes(choice.options):
+            if passes := changed_passes(choice.options):
                 spec["passes"] = passes
             if off := switched_off(choice.options, "quantizer"):
                 spec["corrections_off"] = off
@@ -238,7 +238,7 @@ class EthosU:
         integer: Collection[str] = (),
     ) -> list[ErrorInfo]:
         """Return the reasons for rejecting a whole program, and which corrections are off."""
-        off = {row.id for row in CORRECTIONS if not is_wanted(row.id, choice.options)}
+        off = {row.id for row in CORRECTIONS if not is_enabled(row.id, choice.options)}
         infos = list[ErrorInfo]()
         if "zeros_for_transposed" in off:
             infos += operator_refusals(graph, narrow, WRONG_AXIS)

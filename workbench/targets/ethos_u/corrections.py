@@ -139,26 +139,26 @@ def described(applied: AppliedCorrection) -> dict[str, Any]:
     return {**applied.model_dump(mode="json"), "title": row.title, "link": row.link}
 
 
-def is_wanted(correction: str, options: Mapping[str, JsonValue]) -> bool:
+def is_enabled(correction: str, options: Mapping[str, JsonValue]) -> bool:
     """Return whether the options of a target leave a correction on."""
     return options.get(correction) is not False
 
 
-def wanted_corrections(
+def enabled_corrections(
     options: Mapping[str, JsonValue], facet: Facet | None = None
 ) -> tuple[Correction, ...]:
     """Return the corrections that the options of a target leave on, of one facet or of both."""
-    return tuple(row for row in CORRECTIONS if facet in {None, row.facet} and is_wanted(row.id, options))
+    return tuple(row for row in CORRECTIONS if facet in {None, row.facet} and is_enabled(row.id, options))
 
 
 def switched_off(options: Mapping[str, JsonValue], facet: Facet) -> list[JsonValue]:
     """Return the ids of the corrections of a facet that the options switch off."""
-    return [row.id for row in CORRECTIONS if row.facet == facet and not is_wanted(row.id, options)]
+    return [row.id for row in CORRECTIONS if row.facet == facet and not is_enabled(row.id, options)]
 
 
 def corrections_off(options: Mapping[str, JsonValue]) -> Iterator[ErrorInfo]:
     """Yield a warning that names the corrections that the options of a target switch off."""
-    if off := [row for row in CORRECTIONS if not is_wanted(row.id, options)]:
+    if off := [row for row in CORRECTIONS if not is_enabled(row.id, options)]:
         names = listed([f"\u201c{row.title}\u201d" for row in off])
         yield ErrorInfo(
             message=f"Corrections of the tools are off: {names}. The program may be wrong, or may "
@@ -181,7 +181,7 @@ def with_switches(infos: tuple[ErrorInfo, ...], options: Mapping[str, JsonValue]
         infos: The problems that stopped the stage.
         options: Options of the target.
     """
-    off = [row for row in CORRECTIONS if not is_wanted(row.id, options)]
+    off = [row for row in CORRECTIONS if not is_enabled(row.id, options)]
     if not off or any(info.code == SWITCHED_OFF for info in infos):
         return infos
     return tuple(_blamed(info, off) if info.code in _TOOLS_FAILED else info for info in infos)

@@ -123,11 +123,11 @@ def _module(name: str, operations: Sequence[VelaOperation], total: int) -> Modul
 
 def _main_cause(operations: Iterable[VelaOperation], efficiency: float) -> CycleCause:
     """Return what most cycles of operations are lost to; "" where half of them are not lost."""
-    lost = lost_cycles(operations)
+    lost = excess_cycles(operations)
     return next((cause for cause, _ in lost), "") if efficiency < _LOW else ""
 
 
-def lost_cycles(operations: Iterable[VelaOperation]) -> list[tuple[CycleCause, int]]:
+def excess_cycles(operations: Iterable[VelaOperation]) -> list[tuple[CycleCause, int]]:
     """Return each cause with the cycles that operations take beyond their limits, largest first."""
     lost: Counter[CycleCause] = Counter()
     for operation in operations:
@@ -139,7 +139,7 @@ def lost_cycles(operations: Iterable[VelaOperation]) -> list[tuple[CycleCause, i
 def efficiency_text(report: VelaReport) -> str:
     """Return how near a program is to the limits of the device, and what keeps it away."""
     text = f"{100 * report.efficiency:.0f} % of the device's limit of {report.ideal_cycles:,} cycles"
-    lost = lost_cycles(report.operations)
+    lost = excess_cycles(report.operations)
     if report.efficiency >= _LOW or not lost:
         return text
     cause, cycles = lost[0]

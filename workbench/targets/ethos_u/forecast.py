@@ -202,14 +202,14 @@ def values_read_again(graph: GraphSnapshot, wide: Collection[str]) -> Iterator[t
                 yield later, earlier, both[0]
 
 
-def _unshaped(value: str, names: Mapping[str, str], given: Mapping[str, list[str]]) -> str:
+def _unshaped(value: str, names: Mapping[str, str], inputs_of: Mapping[str, list[str]]) -> str:
     """Return the value before changes of shape only."""
-    while names[value] in _SHAPING and given.get(value):
-        value = given[value][0]
+    while names[value] in _SHAPING and inputs_of.get(value):
+        value = inputs_of[value][0]
     return value
 
 
-def _is_behind(value: str, before: str, given: Mapping[str, list[str]]) -> bool:
+def _is_behind(value: str, before: str, inputs_of: Mapping[str, list[str]]) -> bool:
     seen, left = set[str](), [value]
     while left:
         node = left.pop()
@@ -217,5 +217,5 @@ def _is_behind(value: str, before: str, given: Mapping[str, list[str]]) -> bool:
             return True
         if node not in seen:
             seen.add(node)
-            left += given.get(node, [])
+            left += inputs_of.get(node, [])
     return False

@@ -138,7 +138,7 @@ FLAGS = {
 _PASSES = tuple(option.name for option in EXTRAS if option.group == TRANSFORMATIONS)
 
 
-def given_extras(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def changed_extras(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the extras of a choice that differ from their defaults."""
     return {
         option.name: options[option.name]
@@ -147,9 +147,9 @@ def given_extras(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     }
 
 
-def given_passes(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def changed_passes(options: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """Return the extras that change the program before quantization or compilation."""
-    return {name: value for name, value in given_extras(options).items() if name in _PASSES}
+    return {name: value for name, value in changed_extras(options).items() if name in _PASSES}
 
 
 def vela_flags(options: Mapping[str, Any]) -> list[str]:
@@ -159,7 +159,7 @@ def vela_flags(options: Mapping[str, Any]) -> list[str]:
         flags.append(f"--optimise={options['optimise']}")
     if options["arena_cache_bytes"]:
         flags.append(f"--arena-cache-size={options['arena_cache_bytes']}")
-    for name, value in given_extras(options).items():
+    for name, value in changed_extras(options).items():
         if name in FLAGS:
             flags.append(FLAGS[name] if value is True else f"{FLAGS[name]}={value}")
     return [*flags, *str(options["extra_flags"]).split()]

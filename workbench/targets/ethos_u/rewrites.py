@@ -141,7 +141,7 @@ REWRITES: tuple[Rewrite, ...] = (
 REWRITES_BY_ID = {rewrite.id: rewrite for rewrite in REWRITES}
 
 
-def wanted_rewrites(options: Mapping[str, JsonValue]) -> tuple[Rewrite, ...]:
+def enabled_rewrites(options: Mapping[str, JsonValue]) -> tuple[Rewrite, ...]:
     """Return the rewrites that the options of a target leave on."""
     return tuple(row for row in REWRITES if options.get(row.id) is not False)
 

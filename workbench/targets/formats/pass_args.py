@@ -350,7 +350,7 @@ def _parameters(config: FormatConfig) -> dict[str, Any]:
             name: names[name.removeprefix(PREFIXES[role])] for name in more if name.startswith(PREFIXES[role])
         }
         parameters |= {name: given[bare] for name, bare in own.items()}
-        _refuse_lost(spec, given, {*_KEYS[spec.name], *own.values(), *_elsewhere(spec, more)})
+        _refuse_ignored(spec, given, {*_KEYS[spec.name], *own.values(), *_elsewhere(spec, more)})
     return {**parameters, **_outputs(config)}
 
 
@@ -360,9 +360,9 @@ def _elsewhere(spec: SchemeSpec, more: Sequence[str]) -> set[str]:
     return {end for end in ends if any(name.endswith(end) for name in more)}
 
 
-def _refuse_lost(spec: SchemeSpec, given: Mapping[str, Any], handled: set[str]) -> None:
+def _refuse_ignored(spec: SchemeSpec, values: Mapping[str, Any], handled: set[str]) -> None:
     for parameter in spec.parameters:
-        if parameter.name not in handled and given[parameter.name] != parameter.default:
+        if parameter.name not in handled and values[parameter.name] != parameter.default:
             raise failure(
                 f"MASE's quantize pass ignores {parameter.name!r} of {spec.name}.",
                 code="mase-parameter-dropped",

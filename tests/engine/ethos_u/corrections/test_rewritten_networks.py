@@ -14,6 +14,7 @@ from workbench.engine.ethos_u.applied_corrections import correction_functions
 from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldable
 from workbench.engine.ethos_u.quantization import prepare, quantizer
 from workbench.engine.fx.functional_writes import with_functional_writes
+from workbench.project.opened import OpenProject
 
 LEAST = torch.finfo(torch.float32).min
 
@@ -46,7 +47,7 @@ def decibel(module, *inputs, target="ethos-u85-256"):
     functions, _ = correction_functions(made.target.options, "quantizer")
     made_foldable(floating, functions["batch_norm_folding"])
     with torch.no_grad():
-        prepared = prepare(floating, quantizer(made, Path()))
+        prepared = prepare(floating, quantizer(OpenProject(made, Path())))
         given, wanted = prepared(*inputs).double(), module(*inputs).double()
     noise = float((given - wanted).square().sum())
     return math.inf if noise == 0 else 10 * math.log10(float(wanted.square().sum()) / noise)
@@ -147,7 +148,7 @@ def test_that_no_range_is_spanned_by_a_mask():
     made = project("networks.py:net")
     program = torch.export.export(module, (torch.randn(1, 6, 8),))
     with torch.no_grad():
-        prepared = prepare(program.module(check_guards=False), quantizer(made, Path()))
+        prepared = prepare(program.module(check_guards=False), quantizer(OpenProject(made, Path())))
         prepared(torch.randn(1, 6, 8))
     ranges = [m for m in prepared.modules() if hasattr(m, "min_val") and m.min_val.numel() == 1]
     assert ranges

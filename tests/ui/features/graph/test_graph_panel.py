@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QToolButton
 from tests.fakes.results import result_of, write_result
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
-from ui.features.graph.bookmarks import place_of
+from ui.features.graph.bookmarks import view_of
 from ui.features.graph.graph_bar import GraphBar
 from ui.features.graph.graph_panel import save_picture
 from ui.features.graph.graph_results import LEVELS
@@ -426,7 +426,7 @@ def test_that_a_bookmark_of_any_numbers_is_gone_to(graph, qtbot, opened):
         (5e-324, -1e308, "conv2d"),
     ):
         bookmark = Bookmark(name="far", level=graph.level, scale=scale, anchor=anchor, dx=far, dy=far)
-        graph.view.places.go_to(place_of(bookmark))
+        graph.view.places.go_to(view_of(bookmark))
         qtbot.wait(50)
         assert not graph.grab().isNull()
         camera = graph.view.surface.camera

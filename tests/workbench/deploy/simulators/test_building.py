@@ -72,7 +72,7 @@ def test_that_a_built_runner_runs_its_program(bench, build, tmp_path, family):
 
 
 def test_that_a_program_can_be_built_in_with_pools_of_its_own_size(build):
-    runner = build(wanted="embedded")
+    runner = build(program_source="embedded")
     assert runner.placement == "embedded"
     assert (PROGRAMS / "u55" / "program.pte").read_bytes() in runner.data
     assert set(runner.pools.values()) == {65536}
@@ -95,7 +95,7 @@ def test_that_a_runner_for_an_address_says_so_to_the_script(build, tmp_path):
     program = Program("program.pte", (PROGRAMS / "u55" / "program.pte").read_bytes())
     wanted = Build(tmp_path, program, "address", address=0x62000000)
     assert "--pte=0x62000000" in arguments(wanted, tmp_path, tmp_path / "x.pte")
-    assert build(wanted="address", address=0x62000000).placement == "bare"
+    assert build(program_source="address", address=0x62000000).placement == "bare"
 
 
 def test_that_the_arguments_are_those_of_the_real_script(tmp_path):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # ruff: noqa: SLF001 - the insides of the toolchain are what this file is about
 
 # What a node's meta says about where it comes from.
-_PLACE = ("nn_module_stack", "from_node", "stack_trace")
+_SOURCE_META = ("nn_module_stack", "from_node", "stack_trace")
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def watched_compilation(
         yield
 
 
-def _with_places(stock: Callable[..., Any]) -> Callable[..., Any]:
+def _with_places(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return the pass that makes tables, whose tables have the place of the function they replace.
 
     The stock pass makes them without one. It names the values of a table after the function.
@@ -92,10 +92,10 @@ def _with_places(stock: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(self: Any, graph_module: Any) -> Any:
         places = {
-            f"b_{node.name}_table_constant": {key: node.meta[key] for key in _PLACE if key in node.meta}
+            f"b_{node.name}_table_constant": {key: node.meta[key] for key in _SOURCE_META if key in node.meta}
             for node in graph_module.graph.nodes
         }
-        result = stock(self, graph_module)
+        result = original(self, graph_module)
         for node in result.graph_module.graph.nodes:
             if node.target == exir_ops.backend.tosa.TABLE.default:
                 node.meta.update(places.get(str(node.args[1]), {}))
@@ -142,17 +142,17 @@ def partition_reasons() -> Iterator[dict[str, str]]:
         WorkbenchError: The installed version of ExecuTorch reports in another way.
     """
     require("partition-reasons")
-    stock = tosa_partitioner.WhyNoPartitionReporter
+    original = tosa_partitioner.WhyNoPartitionReporter
     reports: list[Any] = []
     reasons: dict[str, str] = {}
 
-    class Kept(stock):  # type: ignore[valid-type, misc]
+    class Reporter(original):  # type: ignore[valid-type, misc]
         def __init__(self) -> None:
             super().__init__()
             reports.append(self)
 
     try:
-        with replaced(tosa_partitioner, "WhyNoPartitionReporter", Kept):
+        with replaced(tosa_partitioner, "WhyNoPartitionReporter", Reporter):
             yield reasons
     finally:
         for report in reports:

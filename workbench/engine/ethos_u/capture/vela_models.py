@@ -33,14 +33,14 @@ class _WatchedRegor:
 
     def __init__(self, compiled: Callable[[Any], None]) -> None:
         # What stands there may be a correction of what is compiled.
-        self._compiled, self._stock = compiled, vela.regor
+        self._compiled, self._regor = compiled, vela.regor
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stock, name)
+        return getattr(self._regor, name)
 
     def compile(self, *arguments: Any, options: str, **rest: Any) -> Any:
         """Compile with the debug database on."""
-        model = self._stock.compile(*arguments, options=_with_database(options), **rest)
+        model = self._regor.compile(*arguments, options=_with_database(options), **rest)
         self._compiled(model)
         return model
 

@@ -36,7 +36,7 @@ _SAME_PLACES = {
     _ATEN.batch_norm.default,
 }
 # Axes of one place come and go where pools of sequences are written as those of images.
-_ONE_PLACE = {_ATEN.unsqueeze.default, _ATEN.squeeze.dim}
+_AXIS_CHANGES = {_ATEN.unsqueeze.default, _ATEN.squeeze.dim}
 # A copy at the earlier place takes at most this part of the elements.
 _COPIES_LEFT = 0.5
 
@@ -107,7 +107,7 @@ def _path(node: Any, dim: int, read: int) -> Iterator[tuple[fx.Node, int, int]]:
             if axis is None or axis.padding:
                 return
             read = _places_read(axis, read)
-        elif node.target in _ONE_PLACE:
+        elif node.target in _AXIS_CHANGES:
             is_added = node.target is _ATEN.unsqueeze.default
             larger = node if is_added else node.args[0]
             at = node.args[1] % larger.meta["val"].dim()
@@ -117,9 +117,9 @@ def _path(node: Any, dim: int, read: int) -> Iterator[tuple[fx.Node, int, int]]:
         node = node.args[0]
 
 
-def _cut_tail(module: fx.GraphModule, place: tuple[fx.Node, int, int], reader: fx.Node) -> None:
+def _cut_tail(module: fx.GraphModule, tail: tuple[fx.Node, int, int], reader: fx.Node) -> None:
     """Cut a value, and give those up to the reader the shapes that they have then."""
-    source, dim, read = place
+    source, dim, read = tail
     (node,) = source.users
     if source.target is _ATEN.slice.Tensor:
         node = source

@@ -115,12 +115,14 @@ class Executor:
         operators = self._blocks[self._main].operators
         return tuple(name for o in operators if o.name not in _CONSTANTS for name in o.outputs)
 
-    def run(self, inputs: Sequence[Array], kept: Collection[str] = (), samples: int = 1) -> dict[str, Array]:
+    def run(
+        self, inputs: Sequence[Array], extra_names: Collection[str] = (), samples: int = 1
+    ) -> dict[str, Array]:
         """Compute the outputs of some samples.
 
         Args:
             inputs: For each input of the program an array of shape (samples, *shape).
-            kept: Names of further tensors outside of branches and loops that are wanted.
+            extra_names: Names of further tensors outside of branches and loops that are wanted.
             samples: Their number, for a program without inputs.
 
         Returns:
@@ -131,14 +133,14 @@ class Executor:
         """
         count = len(inputs[0]) if inputs else samples
         block = self._blocks[self._main]
-        wanted = {*block.outputs, *kept}
+        wanted = {*block.outputs, *extra_names}
         values = self._block(self._main, list(inputs), wanted)
         return {
             name: np.broadcast_to(values[name], (count, *values[name].shape[1:]))
             for name in wanted & values.keys()
         }
 
-    def _block(self, name: str, inputs: Sequence[Array], wanted: Collection[str]) -> dict[str, Array]:
+    def _block(self, name: str, inputs: Sequence[Array], names: Collection[str]) -> dict[str, Array]:
         """Return the wanted tensors of a block; others are dropped after their last reader."""
         block, left = self._blocks[name], Counter(self._readers[name])
         values = {constant: array[None] for constant, array in block.constants.items()}
@@ -153,9 +155,9 @@ class Executor:
             values.update(zip(operator.outputs, results, strict=True))
             for read in operator.inputs:
                 left[read] -= 1
-                if not left[read] and read not in wanted:
+                if not left[read] and read not in names:
                     values.pop(read, None)
-        return {key: values[key] for key in wanted if key in values}
+        return {key: values[key] for key in names if key in values}
 
     def _results(self, block: Block, operator: Operator, values: Mapping[str, Array]) -> list[Array]:
         inputs = tuple(values[name] for name in operator.inputs)

@@ -247,10 +247,11 @@ def _require_classes(pairs: Sequence[Pair], truths: Sequence[Truth], detected: S
             raise _class_outside(pair, truth.places[row], int(truth.classes[row]), objects.count)
 
 
-def _class_outside(pair: Pair, place: str, category: int, count: int) -> WorkbenchError:
+def _class_outside(pair: Pair, label_name: str, category: int, count: int) -> WorkbenchError:
     of = pair.file or f"sample {pair.sample}"
     return failure(
-        f"{place or 'The label'} of {of} has the class {category}, but the model's are 0 to {count - 1}.",
+        f"{label_name or 'The label'} of {of} has the class {category}, "
+        f"but the model's are 0 to {count - 1}.",
         "Correct the class, or leave the object out of the labels.",
         Place(kind="option", id="evaluation.data.labels"),
         code="label-invalid",

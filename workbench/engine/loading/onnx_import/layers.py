@@ -383,7 +383,7 @@ class Recurrent(nn.Module):
         super().__init__()
         self.layer, self._reverse, self._batch_first = layer, reverse, batch_first
         self._states = len(states)
-        self._kept = [value is not None for value in states]
+        self._has_initial_value = [value is not None for value in states]
         for number, value in enumerate(states):
             if value is not None:
                 self.register_buffer(f"state_{number}", value)
@@ -392,7 +392,8 @@ class Recurrent(nn.Module):
         """Return all outputs of the layer, and its last states."""
         rest = iter(inputs)
         states = [
-            getattr(self, f"state_{n}") if stored else next(rest) for n, stored in enumerate(self._kept)
+            getattr(self, f"state_{n}") if stored else next(rest)
+            for n, stored in enumerate(self._has_initial_value)
         ]
         if self._batch_first:
             x, states = x.transpose(0, 1), [s.transpose(0, 1) for s in states]
