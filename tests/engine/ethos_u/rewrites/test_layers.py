@@ -14,9 +14,7 @@ from tests.engine.ethos_u.rewrites.test_rewrites_are_exact import (
     quantizer,
     rewritten,
 )
-from workbench.engine.ethos_u.rewrites.linear_maps import merge_linear_maps
-from workbench.engine.ethos_u.rewrites.pads import take_pads
-from workbench.engine.ethos_u.rewrites.shuffles import write_shuffles
+from workbench.engine.ethos_u.rewrites.layers import merge_linear_maps, take_pads, write_shuffles
 
 pytestmark = pytest.mark.engine
 ATEN = torch.ops.aten
