@@ -177,3 +177,60 @@ def whole_transforms():
         return torch.fft.ifft2(spectrum).real + torch.fft.ifft(spectrum, dim=1).imag
 
     return _made(run, (1, 8, 6), nn.Linear(6, 6))
+
+
+def _filtered(change):
+    """Return a network that changes the spectrum of its layer's result, and transforms it back."""
+
+    def run(m, x):
+        spectrum = torch.fft.rfft(m.layers[0](x))
+        changed = change(spectrum)
+        return torch.fft.irfft(spectrum if changed is None else changed)
+
+    return _made(run, (1, 3, 32), nn.Conv1d(3, 3, 1))
+
+
+def frequencies_set_to_zero():
+    def change(spectrum):
+        spectrum[..., 5:] = 0
+
+    return _filtered(change)
+
+
+def frequencies_set():
+    def change(spectrum):
+        spectrum[..., 3] = 1 - 2j
+        spectrum[..., [5, 7]] = 0.5
+        spectrum[..., 0] *= 2
+
+    return _filtered(change)
+
+
+def frequencies_masked():
+    def change(spectrum):
+        kept = torch.arange(17) < 9
+        spectrum[..., torch.arange(17) == 2] = 0
+        chosen = torch.where(kept, spectrum, torch.zeros_like(spectrum))
+        return chosen + spectrum.masked_fill(kept, 0.25j) + torch.where(kept, spectrum.real, spectrum)
+
+    return _filtered(change)
+
+
+def frequencies_pasted():
+    def change(spectrum):
+        made = spectrum.new_zeros(1, 3, 17)
+        made[..., 2:9:2] = spectrum[..., 2:9:2]
+        whole = torch.full_like(spectrum, 1j)
+        whole[..., :4] = torch.ones(4, dtype=torch.cfloat)
+        return made + whole
+
+    return _filtered(change)
+
+
+def parts_written():
+    def change(spectrum):
+        spectrum.real.mul_(2)
+        spectrum.imag[..., 3:] = 0
+        torch.view_as_real(spectrum)[..., 1, 0] = 0.5
+
+    return _filtered(change)

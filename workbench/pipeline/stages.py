@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
         ("import_model",),
         ("model.strict_export", "model.split_outputs", "model.output_factors"),
         ("torch", "executorch"),
-        13,
+        14,
         _entry("export"),
     ),
     Stage(
@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "improvers"),
         ("torchao", "executorch"),
-        23,
+        24,
         _entry("prepare"),
     ),
     Stage(

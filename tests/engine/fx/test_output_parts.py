@@ -109,6 +109,15 @@ def test_that_an_output_of_one_quantity_has_no_parts(kind):
     assert parts_of(kind) == {}, kind
 
 
+def test_that_an_output_that_is_summed_at_places_has_no_parts():
+    class Summed(torch.nn.Module):
+        def forward(self, x):
+            return torch.zeros(6, 8).index_put_((torch.tensor([0, 2, 2]),), x[:3], accumulate=True) + 1
+
+    program = exported(Summed(), (torch.randn(6, 8),))
+    assert [len(origin.pieces) for origin in origins(program)] == [1]
+
+
 def test_that_parts_have_the_names_of_their_modules_and_of_their_elements():
     assert list(parts_of(networks.AlongChannels)) == ["box", "score"]
     assert list(parts_of(networks.InDictionary)) == ["box", "score"]

@@ -25,7 +25,7 @@ from workbench.engine.fx.aliases import (
     same_view,
     writes_seen_elsewhere,
 )
-from workbench.engine.fx.pieces import Entries, Pieces, filling
+from workbench.engine.fx.pieces import Entries, Pieces, filling, plain_number
 from workbench.engine.fx.plain_regions import graphs_of, rebuilt, with_plain_regions
 
 _ATEN = torch.ops.aten
@@ -285,7 +285,7 @@ class _Functional:
         values = self._memory.values
         if is_write(node) or same_view(values[node], values[parent]):
             return source
-        if values[node].dtype != values[parent].dtype:
+        if values[node].dtype != values[parent].dtype and name_of(node) not in _OF_COMPLEX:
             raise WriteNotSupportedError(node)
         if piece := self._piece(node):
             return self._edit.part(source, *piece)
@@ -340,7 +340,7 @@ class _Functional:
         if is_write(child) or same_view(values[child], values[parent]):
             return new
         if values[child].dtype != values[parent].dtype:
-            raise WriteNotSupportedError(child)
+            return self._within_complex(child, source, new)
         if piece := self._piece(child):
             return self._edit.put(source, new, Entries(*piece))
         shape = [*values[parent].shape]
@@ -356,6 +356,18 @@ class _Functional:
             return self._edit.call(
                 _ATEN.diagonal_scatter.default, source, new, *child.args[1:], **child.kwargs
             )
+        raise WriteNotSupportedError(child)
+
+    def _within_complex(self, child: fx.Node, source: fx.Node, new: fx.Node) -> fx.Node:
+        """Return a complex value with others in the place of its real numbers, or the reverse."""
+        name = name_of(child)
+        if name in {"view_as_real", "view_as_complex"}:
+            back = _ATEN.view_as_complex if name == "view_as_real" else _ATEN.view_as_real
+            return self._edit.call(back.default, new)
+        if name == "real":
+            return self._edit.call(_ATEN.complex.default, new, self._edit.call(_ATEN.imag.default, source))
+        if name == "imag":
+            return self._edit.call(_ATEN.complex.default, self._edit.call(_ATEN.real.default, source), new)
         raise WriteNotSupportedError(child)
 
     def _result(self, node: fx.Node, target: fx.Node) -> fx.Node:
@@ -417,7 +429,7 @@ class _Functional:
             mask = self._edit.call(_ATEN.unsqueeze.default, mask, -1)
         number = self._constant(assigned)
         if number is not None:
-            return self._edit.call(_ATEN.masked_fill.Scalar, target, mask, number.item())
+            return self._edit.call(_ATEN.masked_fill.Scalar, target, mask, plain_number(number.item()))
         one = self._edit.call(_ATEN.reshape.default, assigned, [1] * value.dim())
         return self._edit.call(_ATEN.where.self, mask, self._as(one, value), target)
 
@@ -465,6 +477,7 @@ _SHAPED = (
     "atleast_2d",
     "atleast_3d",
 )
+_OF_COMPLEX = ("view_as_real", "view_as_complex", "real", "imag")
 _TURNING = (
     "permute",
     "transpose",

@@ -267,6 +267,8 @@ class _OriginTrace:
         """Return the numbers behind an operator that moves elements; None if it fails on them."""
         index = _MOVING_OPERATORS[name]
         args = list(node.args)
+        if name == "index_put" and True in args[3:]:
+            return None
         if index is not None and not all(self._is_fixed[n] for n in _nodes_in(args[index : index + 1])):
             return None
         values = [

@@ -71,7 +71,7 @@ class Pieces:
         """Return a tensor of one number in the type, and by default the shape, of a value."""
         value = like.meta["val"]
         sizes = [*(value.shape if shape is None else shape)]
-        return self.call(_ATEN.full.default, sizes, number, dtype=value.dtype)
+        return self.call(_ATEN.full.default, sizes, plain_number(number), dtype=value.dtype)
 
     def part(self, source: fx.Node, dim: int, start: int, count: int, step: int, select: bool) -> fx.Node:
         """Return entries of a value along a dimension; with ``select`` one without it."""
@@ -208,4 +208,9 @@ def filling(node: fx.Node) -> Any:
             return number
     position = {"full": 1, "full_like": 1, "new_full": 2}.get(name, len(node.args))
     given = node.args[position] if position < len(node.args) else None
-    return given if isinstance(given, bool | int | float) else None
+    return given if isinstance(given, bool | int | float | complex) else None
+
+
+def plain_number(number: Any) -> Any:
+    """Return a complex number without an imaginary part as a real one: programs have no others."""
+    return number.real if isinstance(number, complex) and not number.imag else number

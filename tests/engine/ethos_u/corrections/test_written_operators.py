@@ -82,6 +82,16 @@ SELECTED = {
 }
 
 
+# Additions to places, some of them named twice.
+ADDED = {
+    "rows": (lambda x, at: x[0].index_put((at,), x[0, :3].relu(), accumulate=True), [1, 1, -1]),
+    "one value": (lambda x, at: x[0].index_put((at,), x[0, 0, 0, 0], accumulate=True), [[1, 1], [0, 5]]),
+    "last": (lambda x, at: torch.ops.aten.index_put(x, [None, None, None, at], x[..., :2], True), [2, 2]),
+    "elements": (lambda x, at: x[0, 0].index_put((at, at), x[0, 1, 0, :4], accumulate=True), [0, 4, 4, -2]),
+    "in place": (lambda x, at: torch.zeros(4, 6, 6).index_put_((at,), x[0, :2], accumulate=True), [3, 3]),
+}
+
+
 class Of(nn.Module):
     def __init__(self, compute, places=None):
         super().__init__()
@@ -133,6 +143,22 @@ def written(compute, places=None, *, is_small, x=None, quantizes=True):
     names = {str(node.target).split(".")[1] for node in calls if "aten" in str(node.target)}
     with torch.no_grad():
         return float((module(x) - model(x)).abs().max()), names
+
+
+@for_each("name", ADDED)
+def test_that_what_is_added_to_a_place_twice_is_added_twice(name):
+    error, names = written(*ADDED[name], is_small=False)
+    assert error < 1e-5
+    assert not names & {"index_put", "index_put_", "index_add"}
+
+
+def test_that_what_is_added_to_computed_places_is_added_twice():
+    def added(x):
+        return x[0].index_put(((x[0, :3, 0, 0] > 0).long(),), x[0, :3], accumulate=True)
+
+    error, names = written(added, is_small=False)
+    assert error < 1e-5
+    assert "index_add" in names
 
 
 @for_each("name", WRITTEN)

@@ -7,6 +7,7 @@ transform, and sums of products.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -49,6 +50,20 @@ def _made(write: Writer, node: fx.Node) -> Parts | None:
 def _constants(write: Writer, pairs: torch.Tensor) -> Parts:
     real, imaginary = (write.parameter("complex_part", part.clone()) for part in pairs.unbind(-1))
     return real, imaginary
+
+
+def _filled(write: Writer, sizes: Any, number: Any, **_: Any) -> Parts:
+    fills = (complex(number).real, complex(number).imag)
+    real, imaginary = (write(_ATEN.full.default, [*sizes], fill, dtype=torch.float32) for fill in fills)
+    return real, imaginary
+
+
+def _filled_like(write: Writer, x: fx.Node, number: Any = 0.0, **_: Any) -> Parts:
+    return _filled(write, x.meta["val"].shape, number)
+
+
+def _new_zeros(write: Writer, _: fx.Node, sizes: Any, **_options: Any) -> Parts:
+    return _filled(write, sizes, 0.0)
 
 
 def _moved(write: Writer, node: fx.Node) -> Parts | None:
@@ -125,6 +140,33 @@ def _sum(write: Writer, a: Any, b: Any, target: Any = _ATEN.add.Tensor) -> Parts
 
 def _difference(write: Writer, a: Any, b: Any) -> Parts | None:
     return _sum(write, a, b, _ATEN.sub.Tensor)
+
+
+def _chosen(write: Writer, condition: fx.Node, a: fx.Node, b: fx.Node) -> Parts | None:
+    one, two = _complete(write, a), _complete(write, b)
+    if one is None or two is None:
+        return None
+    real, imaginary = (write(_ATEN.where.self, condition, x, y) for x, y in zip(one, two, strict=True))
+    return real, imaginary
+
+
+def _complete(write: Writer, value: fx.Node) -> Parts | None:
+    """Return the parts of a complex or real value; the second of a real one is zero."""
+    parts = _either(write, value)
+    if parts is None or parts[1] is not None:
+        return parts  # type: ignore[return-value]
+    return parts[0], write(_ATEN.zeros_like.default, parts[0])
+
+
+def _masked(write: Writer, x: fx.Node, mask: fx.Node, number: Any) -> Parts | None:
+    parts = _parts(write, x)
+    if parts is None:
+        return None
+    fills = (complex(number).real, complex(number).imag)
+    real, imaginary = (
+        write(_ATEN.masked_fill.Scalar, part, mask, fill) for part, fill in zip(parts, fills, strict=True)
+    )
+    return real, imaginary
 
 
 def _conjugate(write: Writer, x: fx.Node) -> Parts | None:
@@ -331,6 +373,14 @@ _MAKERS: dict[Any, Any] = {
     _ATEN.einsum.default: _sum_of_products,
     _ATEN.add.Tensor: _sum,
     _ATEN.sub.Tensor: _difference,
+    _ATEN.full.default: _filled,
+    _ATEN.full_like.default: _filled_like,
+    _ATEN.zeros.default: partial(_filled, number=0.0),
+    _ATEN.ones.default: partial(_filled, number=1.0),
+    _ATEN.zeros_like.default: _filled_like,
+    _ATEN.new_zeros.default: _new_zeros,
+    _ATEN.where.self: _chosen,
+    _ATEN.masked_fill.Scalar: _masked,
     _ATEN._conj.default: _conjugate,  # noqa: SLF001
     _ATEN.conj.default: _conjugate,
     _ATEN.view_as_complex.default: _of_pairs,

@@ -90,10 +90,55 @@ def _put(write: Writer, x: fx.Node, index: fx.Node, source: fx.Node, accumulate:
     return write(_ATEN.reshape.default, changed, [*x.meta["val"].shape])
 
 
+def _added(
+    write: Writer, x: fx.Node, indices: Any, values: fx.Node, accumulate: bool = False
+) -> fx.Node | None:
+    """Add values at places, of which one may be named twice; None where places are not added to."""
+    named = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    kinds = {(index.meta["val"].shape, index.meta["val"].dtype) for _, index in named}
+    first, last = named[0][0], named[-1][0]
+    if not accumulate or last - first + 1 != len(named) or len(kinds) > 1:
+        return None
+    listed, dtype = kinds.pop()
+    if dtype == torch.bool:
+        return None
+    shape = x.meta["val"].shape
+    before, sizes, after = shape[:first], shape[first : last + 1], shape[last + 1 :]
+    place = _place(write, [index for _, index in named], sizes)
+    if place is None:
+        return None
+    rows = write(_ATEN.expand.default, values, [*before, *listed, *after])
+    rows = write(_ATEN.reshape.default, rows, [*before, listed.numel(), *after])
+    flat = write(_ATEN.reshape.default, x, [*before, sizes.numel(), *after])
+    changed = _sums(write, flat, first, place, rows)
+    return write(_ATEN.reshape.default, changed, [*shape])
+
+
+def _place(write: Writer, indices: list[fx.Node], sizes: torch.Size) -> fx.Node | None:
+    """Return indices as one of the flattened dimensions; None for computed ones that are not that."""
+    held = [write.held(index) for index in indices]
+    if all(one is not None for one in held):
+        grid = torch.arange(sizes.numel()).reshape(sizes)
+        return write.constant("places", grid[tuple(held)].reshape(-1))
+    return indices[0] if len(indices) == 1 and indices[0].meta["val"].dim() == 1 else None
+
+
+def _sums(write: Writer, x: fx.Node, dim: int, index: fx.Node, values: fx.Node) -> fx.Node:
+    """Add values at places of a dimension: constant ones by a product, others on the CPU."""
+    places, size = write.held(index), x.meta["val"].shape[dim]
+    if places is None or size * len(places) > _MOST_WEIGHTS:
+        return write(_ATEN.index_add.default, x, dim, index, values)
+    weight = torch.zeros(size, len(places))
+    weight[places, range(len(places))] = 1.0
+    return write(_ATEN.add.Tensor, x, product_along(write, values, dim, weight, "selection"))
+
+
 # For all devices, and for U55 and U65, where the others have an operator.
 TAKEN: dict[Any, Any] = {
     _ATEN.take.default: _by_places,
     _ATEN.put.default: _put,
+    _ATEN.index_put.default: _added,
+    _ATEN.index_put_.default: _added,
     _ATEN._upsample_nearest_exact2d.vec: nearest,  # noqa: SLF001
 }
 SELECTIONS: dict[Any, Any] = {

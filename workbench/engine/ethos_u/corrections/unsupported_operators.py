@@ -39,7 +39,8 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         A cosine similarity is always taken over dimension 1. For U55 and U65, flips, rows that a
         constant selects, and bilinear interpolations and nearest ones by other factors than 2, 4
         and 8 stay on the CPU, and Vela rejects convolutions over three dimensions; for
-        U85 it computes those in groups or with strides wrongly. Pools over three dimensions stay on
+        U85 it computes those in groups or with strides wrongly. index_put with accumulate adds once
+        to a place that is named twice. Pools over three dimensions stay on
         the CPU. A mean or sum over more than 65,536 places of one dimension does so for U55 and U65,
         and is wrong for U85. Complex numbers, as of transforms, filters of spectra and rotary
         positions, stay on the CPU.
@@ -48,8 +49,9 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         column or row; places are found apart on the CPU, and whole numbers become floats before
         they divide; an interpolation is a product with a matrix along each dimension; so many places
         are a rectangle, if need be with zeros; a complex number is its two parts, and a transform a
-        product with its matrix. What the CPU
-        computes faster as one operator is written only where a rule quantizes it.
+        product with its matrix; what is added to constant places is a product with ones and zeros,
+        and to computed ones index_add on the CPU. What the CPU computes faster as one operator is
+        written only where a rule quantizes it.
     Right because: Each is the same function of real numbers, and every part has a grid of its own.
     Network: torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1)); linear(x).mT;
         torch.nn.functional.cosine_similarity(x, y, dim=-1)
