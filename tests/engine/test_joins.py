@@ -45,8 +45,8 @@ def test_that_a_small_operand_is_found_with_the_ranges_and_the_loss_that_torch_c
     with torch.no_grad():
         small = torch.cat([model.small(x).relu() for x in first])
         large = torch.cat([model.large(x).relu() for x in networks.samples()])
-    assert (loss.node.id, loss.lost.module, loss.is_sum) == ("cat", "", False)
-    assert loss.lost.maximum == pytest.approx(float(small.max()))
+    assert (loss.node.id, loss.operand.module, loss.is_sum) == ("cat", "", False)
+    assert loss.operand.maximum == pytest.approx(float(small.max()))
     assert loss.quality.step == pytest.approx(float(large.max()) / 255, rel=0.1)
     step = loss.quality.step
     assert float(small.max()) < step
@@ -57,7 +57,7 @@ def test_that_a_small_operand_is_found_with_the_ranges_and_the_loss_that_torch_c
 
 def test_that_sums_are_found_and_joins_of_like_size_or_of_outputs_are_not(engine):
     loss, *_ = joins_of(engine, project("joining_networks.py:unlike_sum", **ALL))
-    assert (loss.node.id, loss.lost.module, loss.is_sum) == ("add", "small", True)
+    assert (loss.node.id, loss.operand.module, loss.is_sum) == ("add", "small", True)
     for name in ("boxes_and_scores", "like_branches"):
         assert joins_of(engine, project(f"joining_networks.py:{name}", **ALL)) == []
 

@@ -52,7 +52,8 @@ def test_that_a_program_of_which_nothing_may_run_on_the_npu_says_so(engine):
     assert engine.run(made, "lower", "evaluate") == "done", engine.failure
     lowered = engine.result(made, "lower")
     assert lowered.delegates == 0
-    assert len(lowered.warnings) == 1
+    # Nothing runs on the NPU; and a linear that is left whole has no portable kernel.
+    assert len(lowered.warnings) == 2
 
 
 def test_that_a_kept_off_module_gives_the_same_numbers_with_less_on_the_npu(engine):

@@ -158,7 +158,7 @@ class Shifted(nn.Module):
 
 
 def test_that_channels_of_an_empty_part_are_not_looked_for():
-    assert "first" in channels_of(exported(Shifted(), 1, 2, 4, 2)[0]).made
+    assert "first" in channels_of(exported(Shifted(), 1, 2, 4, 2)[0]).outputs
 
 
 def test_that_joined_layers_lose_the_same_channels():
@@ -254,7 +254,7 @@ def halved(module):
     channels = channels_of(module)
     importance = scores(module, channels)
     wanted, gone, seen = {}, set(), set()
-    for name in channels.made:
+    for name in channels.outputs:
         try:
             roots = channels.roots_of(name)
         except NotPrunableError:
@@ -277,7 +277,7 @@ def test_that_a_pruned_network_is_the_one_that_reads_no_removed_channel(file, na
     deaf = copy.deepcopy(module)
     for (constant, dimension), labels in channels.slices.items():
         tensor = operator.attrgetter(constant)(deaf)
-        makes = channels.made.get(constant.removesuffix(".weight")) is labels
+        makes = channels.outputs.get(constant.removesuffix(".weight")) is labels
         if tensor.dim() > 1 and not makes:
             out = [at for at, x in enumerate(labels.tolist()) if channels.root(x) in gone]
             tensor.data.index_fill_(dimension, torch.tensor(out, dtype=torch.int64), 0)
