@@ -132,8 +132,8 @@ def check_without_delegate(folder: Path, checkout: Path) -> None:
     runner = built(dist / "digits.pte", checkout, folder / "runner", "--target", "ethos-u55-128")
     case = decode((dist / "digits.bpte").read_bytes()).cases[0]
     place = placed(dist / "digits.pte", bytes(case.inputs[0].data), folder / "plain")
-    given = ",".join(f"arg={word}" for word in WORDS)
-    command = [*QEMU[:4], "-semihosting-config", f"enable=on,target=native,{given}", "-kernel", str(runner)]
+    semihosting = ",".join(["enable=on", "target=native", *(f"arg={word}" for word in WORDS)])
+    command = [*QEMU[:4], "-semihosting-config", semihosting, "-kernel", str(runner)]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
     said = done.stdout + done.stderr
     outputs = np.fromfile(place / "out-0.bin", np.float32)

@@ -208,6 +208,10 @@ def _is_read(program: GraphSnapshot, node: str) -> bool:
     return False
 
 
+# Rewrites that gather their inputs by copies.
+_COPYING = {STRIDES, KERNELS}
+
+
 def fit_memory(project: Project, lowered: LowerResult, fit: Fit | None) -> Iterator[Suggestion]:
     """Yield what may take less SRAM if the scratch pool has no room on the board."""
     options = project.target.options
@@ -233,7 +237,3 @@ def fit_memory(project: Project, lowered: LowerResult, fit: Fit | None) -> Itera
                 expected="Perhaps less SRAM, with more cycles; unknown before it is compiled: use Preview.",
                 edit=partial(with_option, name=row.id, value=False),
             )
-
-
-# Rewrites that gather their inputs by copies.
-_COPYING = {STRIDES, KERNELS}

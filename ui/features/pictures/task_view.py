@@ -46,7 +46,7 @@ FIGURE_COLUMNS: tuple[Column[TaskFigure], ...] = (
     Column("Figure", lambda r: r.name),
     Column("Float", lambda r: percent(r.floating), lambda r: r.floating),
     Column("Quantized", lambda r: percent(r.quantized), lambda r: r.quantized),
-    Column("Lost", _points, _percentage_loss, "In points of per cent"),
+    Column("Lost", _points, _percentage_loss, "In percentage points"),
     Column("Labelled", lambda r: count(r.count), lambda r: r.count, "Labelled objects, pixels or points"),
 )
 SAMPLE_COLUMNS: tuple[Column[ShownSample], ...] = (

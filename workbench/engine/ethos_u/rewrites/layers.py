@@ -72,13 +72,12 @@ def _padding_with(pad: fx.Node, reader: fx.Node) -> list[int] | None:
 def _zeros_around(pad: fx.Node, count: int) -> list[int] | None:
     """Return the zeros on both sides of each of the last axes; None for other pads."""
     ends: Any = pad.args[1]
-    rest = pad.args[2:]
-    mode, value = (
-        (*rest, *("constant", None)[len(rest) :]) if pad.target is _PAD else ("constant", *rest, 0)[:2]
-    )
+    has_mode = pad.target is _PAD and len(pad.args) > 2
+    mode = pad.args[2] if has_mode else "constant"
+    value = pad.args[3:] if has_mode else pad.args[2:]
     pairs = list(zip(ends[::2], ends[1::2], strict=True))
     is_even = all(left == right >= 0 for left, right in pairs)
-    if mode != "constant" or value or pad.kwargs or not is_even or any(map(any, pairs[count:])):
+    if mode != "constant" or any(value) or pad.kwargs or not is_even or any(map(any, pairs[count:])):
         return None
     sizes = [left for left, _ in pairs[:count]]
     return [*[0] * (count - len(sizes)), *reversed(sizes)]
@@ -160,10 +159,10 @@ def _merge(module: fx.GraphModule, first: fx.Node, second: fx.Node) -> None:
             f"{second.name}_merged_bias", (shift @ before.expand(len(one)) + after).to(other.dtype)
         )
     merged = write.parameter(f"{second.name}_merged_weight", weight.contiguous().to(other.dtype))
-    given = [source, merged, total, *settings][: 3 if second.target is _ATEN.linear.default else 7]
-    while given[-1] is None:
-        given.pop()
-    second.args = tuple(given)
+    arguments = [source, merged, total, *settings][: 3 if second.target is _ATEN.linear.default else 7]
+    while arguments[-1] is None:
+        arguments.pop()
+    second.args = tuple(arguments)
     module.graph.erase_node(first)
 
 

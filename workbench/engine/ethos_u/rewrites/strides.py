@@ -210,20 +210,19 @@ def _deepened(conv: _Convolution) -> _Convolution:
 def _convolutions(module: fx.GraphModule, quantizer: EthosUQuantizer) -> Iterator[_Convolution]:
     """Yield the quantized convolutions over a batch, with constant weights."""
     for node in quantized_calls(module, quantizer, *_BY_AXES):
-        given = conv_arguments(node)
-        source, weight = given[0], constant_of(module, given[1])
-        bias = constant_of(module, given[2])
+        source, weight_node, bias_node, strides, padded, dilations, groups = conv_arguments(node)
+        weight, bias = constant_of(module, weight_node), constant_of(module, bias_node)
         shape = source.meta["val"].shape
-        unknown = weight is None or (given[2] is not None and bias is None)
+        unknown = weight is None or (bias_node is not None and bias is None)
         if unknown or node.kwargs or len(shape) != weight.dim():
             continue
         count = weight.dim() - 2
-        stride, dilation = (each_axis(value, count, 1) for value in (given[3], given[5]))
-        padding = padding_of(given[4], weight.shape[2:], dilation)
+        stride, dilation = each_axis(strides, count, 1), each_axis(dilations, count, 1)
+        padding = padding_of(padded, weight.shape[2:], dilation)
         if padding is None:
             continue
         axes = tuple(map(Axis, shape[2:], weight.shape[2:], stride, padding, dilation))
-        conv = _uncut(_Convolution(node, source, weight, bias, axes, given[6] or 1))
+        conv = _uncut(_Convolution(node, source, weight, bias, axes, groups or 1))
         yield _column(conv) if len(axes) == 2 else conv
 
 
