@@ -71,6 +71,15 @@ def end_group(pid: int, *, ask: bool = False) -> None:
             os.killpg(pid, signal.SIGTERM if ask else signal.SIGKILL)
 
 
+def has_group(pid: int) -> bool:
+    """Return whether a process is left of those that ``end_group`` ends; on Windows none is."""
+    if sys.platform != "win32":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, 0)
+            return True
+    return False
+
+
 def is_running(pid: int) -> bool:
     """Return whether a process of this number runs here, or may run."""
     if sys.platform == "win32":

@@ -23,6 +23,7 @@ def test_that_a_group_ends_with_what_it_started():
     ) as process:
         child = int(process.stdout.readline())
         assert system.is_running(child)
+        assert system.has_group(process.pid)
         system.end_group(process.pid)
         assert process.wait(10) < 0
         # Reading ends when the last process that has the pipe has ended.

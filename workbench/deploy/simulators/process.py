@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import Place, failure
 from workbench.files import open_log
-from workbench.operating_system import end_group
+from workbench.operating_system import end_group, has_group
 from workbench.process_guard import guarded
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ Ended = Literal["itself", "served", "timeout", "cancelled", "not started"]
 _CHUNK, _TICK_S = 1 << 18, 0.05
 # Time limits after a request to end, and after the work is complete.
 _TERMINATE_S, _LEAVE_S = 1.0, 1.0
+# How long processes that were killed are waited for, and how often they are looked for.
+_GONE_S, _PAUSE_S = 1.0, 0.01
 LOG_LIMIT_BYTES = 256 << 20
 
 
@@ -163,6 +165,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(_TERMINATE_S)
         end_group(process.pid)
         process.wait()
+    # What it started was killed too, and may still be about to end.
+    deadline = time.monotonic() + _GONE_S
+    while has_group(process.pid) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_S)
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
