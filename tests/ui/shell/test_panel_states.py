@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import QUrl
 from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QLabel, QTextBrowser
@@ -14,6 +16,7 @@ from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
 from workbench.project.model import DataSource
 
+PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 INFO = ErrorInfo(message="No room for it.", where=Place(kind="option", id="model.spec"), code="no-room")
 # The stage whose result a panel shows, or the button that starts its study.
 STAGES = {
@@ -38,8 +41,7 @@ STAGES = {
 
 def tflite_start(panel):
     """Return the button of the TFLite panel, which has been given a file."""
-    panel._file = panel.context.document.folder / "net.tflite"
-    panel._file.write_bytes(b"not read by engines that are played")
+    panel._file = PROGRAMS / "resize_u85_vela.tflite"
     panel.refresh()
     return panel.start
 
@@ -214,8 +216,7 @@ def test_that_studies_tell_their_state(studied, qtbot, engines, notices, names):
         assert "utdated" not in empty
         engines.refuse([INFO])
         button.click()
-        qtbot.waitUntil(lambda: INFO.message in seen(panel))
-        assert "failed" in seen(panel)
+        qtbot.waitUntil(lambda: f"failed: {INFO.message}" in seen(panel))
         while notices.says(INFO.message):
             notices.take(INFO.message)
         qtbot.waitUntil(lambda: not studied.runner.running)
