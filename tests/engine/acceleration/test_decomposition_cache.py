@@ -165,6 +165,11 @@ def quantized(x: torch.Tensor, y: torch.Tensor) -> Any:
     return c + d, d + c
 
 
+def taken_apart_into_writes(x: torch.Tensor, y: torch.Tensor) -> Any:
+    a, b = (functional.pad(one[None], (1, 1), mode="circular") for one in (x, y))
+    return a.relu() + b.relu(), a.sum(-1), b.sum(-1), a + b
+
+
 def weights(x: torch.Tensor, y: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> Any:
     return functional.linear(x, a), functional.linear(y, b), functional.linear(x, b), a + b, b + a
 
@@ -184,6 +189,7 @@ WRITTEN = (
     constants,
     types,
     quantized,
+    taken_apart_into_writes,
     branches,
 )
 
@@ -202,18 +208,17 @@ def one_by_one(x: torch.Tensor, y: torch.Tensor) -> Any:
     return tuple(each for one in results for each in (one if isinstance(one, tuple) else (one,)))
 
 
+QUICK = {(views, "none"), (taken_apart_into_writes, "core")}
+
+
 @pytest.mark.parametrize(
-    "function",
+    ("function", "table"),
     [
-        views,
-        *(
-            pytest.param(function, marks=pytest.mark.slow)
-            for function in (one_by_one, *WRITTEN)
-            if function is not views
-        ),
+        pytest.param(function, table, marks=() if (function, table) in QUICK else pytest.mark.slow)
+        for function in (one_by_one, *WRITTEN)
+        for table in ("none", "core")
     ],
 )
-@pytest.mark.parametrize("table", ["none", pytest.param("core", marks=pytest.mark.slow)])
 def test_that_a_network_is_decomposed_to_the_same_graph(function: Callable[..., Any], table: str) -> None:
     program = torch.export.export(Written(function), (torch.rand(4, 4), torch.rand(4, 4)))
     stock, quick = with_memory_and_without(program, {} if table == "none" else None)

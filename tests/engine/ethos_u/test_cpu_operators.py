@@ -23,3 +23,10 @@ def test_that_an_operator_without_a_variant_for_outputs_is_computed(overload):
 def test_that_an_overload_keeps_its_name_without_outputs():
     (result,) = compute("aten::add.Scalar_out", [np.ones(2, np.float32), 2.0, 1], [Output("float32", (2,))])
     assert np.array_equal(result, [3.0, 3.0])
+
+
+@pytest.mark.parametrize("name", ["dim_order_ops::_empty_dim_order.out", "aten::empty.out"])
+def test_that_a_tensor_without_values_has_its_shape(name):
+    (result,) = compute(name, [[2, 3], [0, 1] if "dim" in name else None], [Output("float32", (2, 3))])
+    assert result.shape == (2, 3)
+    assert result.dtype == np.float32

@@ -4,7 +4,8 @@
 and once to trace it. Both times torch wraps each tensor for functionalization (``FunctionalTensor``
 around a C++ wrapper around a fake tensor), which takes ten times as long as the operator itself.
 
-In a program without changes in place there is nothing to functionalize. An operator called again
+In a program without changes in place there is nothing to functionalize, but for tensors that an
+operator taken apart writes into: what reads those is called as ever. Another operator called again
 with the same metadata is answered at once: the first time with a new wrapped tensor, in the trace
 with one new node besides, made by the same functions of torch as ever.
 
@@ -229,7 +230,8 @@ class _Memory:
         """Return nested arguments with fake tensors in place of wrapped ones."""
         kind = type(value)
         if kind is self._wrapped:
-            if value.requires_grad:
+            # What was written into, as by a circular pad taken apart, is not up to date inside.
+            if value.requires_grad or self._torch._functionalize_has_data_mutation(value.elem):
                 raise UnfitError
             return self._torch._from_functional_tensor(value.elem)
         if kind is tuple:
