@@ -120,7 +120,10 @@ def read(path: Path) -> SiliconFile:
         ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise failure(
-            f"{path.name} cannot be read: {reason_of(error)}.", where=where, code="silicon-unreadable"
+            f"{path.name} cannot be read: {reason_of(error)}.",
+            "Correct the file, or set its permissions.",
+            where=where,
+            code="silicon-unreadable",
         ) from None
 
 
@@ -176,6 +179,7 @@ def add_row(board: str, row: SiliconRow) -> Path:
     except OSError as error:
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",
+            "Set the permissions of the folder, or free space.",
             where=Place(kind="file", id=str(path)),
             code="silicon-not-writable",
         ) from error
@@ -384,6 +388,7 @@ def problems() -> Iterator[ErrorInfo]:
             if (file.board, row.id) in seen:  # type: ignore[union-attr]
                 yield ErrorInfo(
                     message=f"{path.name}: the id {row.id} occurs twice.",
+                    hint="Give each row an id of its own.",
                     where=where,
                     code="silicon-id-twice",
                 )

@@ -201,10 +201,11 @@ def _read(path: Path) -> bytes:
     try:
         return program_bytes(path)
     except FileNotFoundError as error:
-        raise failure(f"{path} does not exist.", code="file-missing") from error
+        raise failure(f"{path} does not exist.", "Correct the path.", code="file-missing") from error
     except OSError as error:
         raise failure(
             f"{path.name} cannot be read: {error.strerror or error}.",
+            "Correct the path, or set the file's permissions.",
             where=Place(kind="file", id=path.name),
             code="file-unreadable",
         ) from error

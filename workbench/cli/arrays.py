@@ -67,7 +67,10 @@ def _params(text: str | None) -> dict[str, Any] | None:
         params = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise failure(
-            f"--params is not JSON: {reason_of(error)}.", where=place, code="params-not-json"
+            f"--params is not JSON: {reason_of(error)}.",
+            'Example: {"width": 8, ...}.',
+            where=place,
+            code="params-not-json",
         ) from error
     if not isinstance(params, dict):
         raise failure(
@@ -265,11 +268,17 @@ def read_jobs(path: Path) -> list[Any]:
         jobs = json.loads(read_limited(path, MAX_TEXT_BYTES))
     except OSError as error:
         raise failure(
-            f"{path} cannot be read: {error.strerror}.", where=place, code="file-unreadable"
+            f"{path} cannot be read: {error.strerror}.",
+            "Correct the path, or set the file's permissions.",
+            where=place,
+            code="file-unreadable",
         ) from error
     except (ValueError, RecursionError) as error:
         raise failure(
-            f"{path} is not JSON: {reason_of(error)}.", where=place, code="jobs-not-json"
+            f"{path} is not JSON: {reason_of(error)}.",
+            "Example: [{...}, {...}].",
+            where=place,
+            code="jobs-not-json",
         ) from error
     if not isinstance(jobs, list):
         raise failure(

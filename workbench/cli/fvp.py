@@ -106,6 +106,7 @@ def _placement(text: str) -> tuple[ProgramSource, int]:
     except ValueError as error:
         raise failure(
             f"--placement must be {', '.join(_PLACEMENTS)} or an address such as 0x62000000, not {text!r}.",
+            "Example: --placement 0x62000000",
             code="placement-invalid",
         ) from error
 
@@ -319,6 +320,7 @@ def read_program(path: Path) -> Program:
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",
+            "Correct the path, or set the file's permissions.",
             where=Place(kind="file", id=str(path)),
             code="file-unreadable",
         ) from error
@@ -349,6 +351,7 @@ def _make(folder: Path) -> None:
     except OSError as error:
         raise failure(
             f"The folder {folder} cannot be created: {error.strerror or error}.",
+            "Choose another folder.",
             where=Place(kind="file", id=str(folder)),
             code="folder-not-writable",
         ) from error
@@ -412,6 +415,7 @@ def _set(options: argparse.Namespace) -> int:
             known = ", ".join(SIMULATORS_BY_FAMILY)
             raise failure(
                 f"--simulator must be FAMILY=PATH with FAMILY one of {known}, not {text!r}.",
+                "Example: --simulator corstone-300=/opt/FVP_Corstone_SSE-300_Ethos-U55",
                 code="simulator-argument-invalid",
             )
         simulators[family] = str(Path(path).expanduser().absolute())

@@ -131,7 +131,12 @@ def _require_numbers(options: argparse.Namespace) -> None:
 def _source(file: Path, option: str) -> _Source:
     if file.suffix != _PROJECT:
         if not file.is_file():
-            raise failure(f"{file} is not there.", where=Place(kind="option", id=option), code="file-missing")
+            raise failure(
+                f"{file} is not there.",
+                "Correct the path.",
+                where=Place(kind="option", id=option),
+                code="file-missing",
+            )
         return _Source(file.name, file)
     opened = api.open(file)
     lowered, path = compiled_program(opened)

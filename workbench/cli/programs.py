@@ -150,7 +150,9 @@ def _script(options: argparse.Namespace) -> int:
         script.save(options.out)
     except OSError as error:
         raise failure(
-            f"{options.out} cannot be written: {error.strerror}.", code="file-not-writable"
+            f"{options.out} cannot be written: {error.strerror}.",
+            "Choose another file.",
+            code="file-not-writable",
         ) from error
     if options.json:
         print_json({"script": str(options.out), "commands": list(script.commands)})

@@ -66,7 +66,10 @@ def _write(options: argparse.Namespace) -> int:
     except OSError as error:
         place = Place(kind="file", id=str(options.file))
         raise failure(
-            f"The file cannot be written: {error.strerror}.", where=place, code="file-not-writable"
+            f"The file cannot be written: {error.strerror}.",
+            "Choose another file.",
+            where=place,
+            code="file-not-writable",
         ) from error
     if options.json:
         print_json({"file": str(options.file), "pass_args": args})

@@ -188,6 +188,7 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",
+            "Choose another file.",
             where=Place(kind="file", id=str(path)),
             code="file-not-writable",
         ) from error
@@ -229,6 +230,7 @@ def _report(options: argparse.Namespace) -> int:
     except OSError as error:
         raise failure(
             f"{options.out} cannot be written: {error.strerror or error}.",
+            "Choose another file with --out.",
             where=Place(kind="file", id=options.out.name),
             code="report-not-writable",
         ) from error

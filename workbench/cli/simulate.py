@@ -139,7 +139,10 @@ def _simulate(options: argparse.Namespace) -> int:
 def _single(options: argparse.Namespace, bench: _Bench, job: Mapping[str, Any]) -> int:
     if not os.path.isfile(job["file"]):
         raise failure(
-            f"{job['file']} is not there.", where=Place(kind="option", id="file"), code="file-missing"
+            f"{job['file']} is not there.",
+            "Correct the path.",
+            where=Place(kind="option", id="file"),
+            code="file-missing",
         )
     try:
         document = bench.job(job)
@@ -396,6 +399,7 @@ def _write_outputs(job: Mapping[str, Any], outputs: Mapping[str, _Array]) -> dic
     except OSError as error:
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",
+            "Choose another file.",
             where=Place(kind="option", id="out"),
             code="file-not-writable",
         ) from error

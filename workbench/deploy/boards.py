@@ -120,7 +120,10 @@ def read(path: Path) -> Board:
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise failure(
-                f"{path.name} is too large for a board file.", where=where, code="board-file-too-large"
+                f"{path.name} is too large for a board file.",
+                "Give the board's .toml file.",
+                where=where,
+                code="board-file-too-large",
             ) from error
         raise failure(
             f"The board {path.name} cannot be read: {error.strerror or error}.",

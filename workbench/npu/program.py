@@ -407,6 +407,7 @@ def _read(path: Path) -> bytes:
     except OSError as error:
         raise failure(
             f"{path} cannot be read: {error.strerror or error}.",
+            "Correct the path, or set the file's permissions.",
             where=Place(kind="file", id=str(path)),
             code="file-not-readable",
         ) from error
@@ -496,6 +497,7 @@ def _border(value: Value, exact: bool) -> Tensor:
     if value.kind != "tensor":
         raise failure(
             f"The program takes or gives a {value.kind}; only tensors can be simulated.",
+            "Make a program whose inputs and outputs are tensors.",
             where=Place(kind="file", id="program"),
             code="program-value-not-tensor",
         )

@@ -36,7 +36,10 @@ def reference_outputs(
         content = np.frombuffer(program_bytes(file), np.uint8)
     except OSError as error:
         raise failure(
-            f"{file} cannot be read: {error.strerror or error}.", where=_WHERE, code="file-not-readable"
+            f"{file} cannot be read: {error.strerror or error}.",
+            "Correct the path, or set the file's permissions.",
+            where=_WHERE,
+            code="file-not-readable",
         ) from error
     expected = [list(operators("tflite::whole", [content, *inputs], ())) for inputs in samples]
     shapes = [[list(values.shape) for values in side] for side in (outputs, expected[0])]

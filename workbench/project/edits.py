@@ -391,6 +391,7 @@ def _calibration_of(project: Project) -> DataSource:
         where = Place(kind="option", id="calibration")
         raise failure(
             "No calibration data, so there are no samples to leave out.",
+            "Set the calibration data first.",
             where=where,
             code="calibration-absent",
         )

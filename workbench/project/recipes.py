@@ -209,6 +209,7 @@ def begin(recipe: Recipe, path: Path, choice: Choice = Choice(), *, overwrite: b
     except OSError as error:
         raise failure(
             f"{path.parent} cannot be written: {error.strerror or error}.",
+            "Choose another folder.",
             where=Place(kind="file", id=str(path.parent)),
             code="folder-not-writable",
         ) from error

@@ -78,7 +78,12 @@ def callable_reference(spec: str, folder: Path, option: str) -> Reference:
         return Reference("file", absolute(folder, head), "", attribute)
     if all(part.isidentifier() for part in head.split(".")):
         return Reference("package", _package_file(head, folder), head, attribute)
-    raise failure(f"{head!r} is neither a .py file nor a module name.", where=where, code="callable-invalid")
+    raise failure(
+        f"{head!r} is neither a .py file nor a module name.",
+        "Write FILE.py:name or package.module:name.",
+        where=where,
+        code="callable-invalid",
+    )
 
 
 def model_reference(spec: str, folder: Path) -> Reference:

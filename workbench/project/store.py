@@ -142,6 +142,7 @@ def parse(text: bytes, origin: str) -> Project:
     if not isinstance(version, int) or isinstance(version, bool) or version < 0:
         raise failure(
             f"The version {version!r} is not a whole number from 0.",
+            "Restore the file from version control.",
             where=place,
             code="project-version-invalid",
         )
@@ -253,10 +254,20 @@ def _read(path: Path) -> bytes:
     place = Place(kind="file", id=str(path))
     try:
         if os.path.isdir(path):
-            raise failure("This is a folder, not a project file.", where=place, code="project-is-folder")
+            raise failure(
+                "This is a folder, not a project file.",
+                "Choose a .qwb file in it.",
+                where=place,
+                code="project-is-folder",
+            )
         data = read_limited(path, MAX_BYTES)
     except FileNotFoundError:
-        raise failure("The project file does not exist.", where=place, code="project-missing") from None
+        raise failure(
+            "The project file does not exist.",
+            "Correct the path, or create the project: workbench new.",
+            where=place,
+            code="project-missing",
+        ) from None
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise failure(
@@ -266,7 +277,10 @@ def _read(path: Path) -> bytes:
                 code="project-too-large",
             ) from error
         raise failure(
-            f"Cannot be read: {error.strerror or error}.", where=place, code="project-unreadable"
+            f"Cannot be read: {error.strerror or error}.",
+            "Set the file's permissions, or choose another file.",
+            where=place,
+            code="project-unreadable",
         ) from error
     return data
 
@@ -308,7 +322,9 @@ def _decode(text: bytes, place: Place) -> dict[str, Any]:
             code="project-json-broken",
         ) from None
     if not isinstance(raw, dict):
-        raise failure("The JSON file is not a project.", where=place, code="project-not-object")
+        raise failure(
+            "The JSON file is not a project.", "Choose a .qwb file.", where=place, code="project-not-object"
+        )
     if bad := _bad_text(raw):
         raise failure(
             f"The text {bad!r} holds a character that no text may have."[:200],
@@ -347,6 +363,7 @@ def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
         if isinstance(value, dict | list):
             yield ErrorInfo(
                 message=f"The option {name[:60]} takes one value, not {type(value).__name__}.",
+                hint="Give one value.",
                 where=Place(kind="option", id=f"target.options.{name[:60]}"),
                 code="target-option-invalid",
             )
@@ -356,7 +373,10 @@ def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
         where = Place(kind="option", id=f"rules[{index}]")
         if rule.id in seen:
             yield ErrorInfo(
-                message=f"The rule id {rule.id} is used twice.", where=where, code="rule-id-duplicate"
+                message=f"The rule id {rule.id} is used twice.",
+                hint="Give each rule an id of its own, or remove one of them.",
+                where=where,
+                code="rule-id-duplicate",
             )
         seen.add(rule.id)
         named = rule.config if isinstance(rule.config, str) else None
@@ -369,5 +389,8 @@ def _rule_problems(project: Project) -> Iterator[ErrorInfo]:
             )
         if rule.kind not in {"global", "io", "quantizer"} and not rule.match:
             yield ErrorInfo(
-                message=f"A {rule.kind} rule needs a match.", where=where, code="rule-match-missing"
+                message=f"A {rule.kind} rule needs a match.",
+                hint="Name what it matches, or remove the rule.",
+                where=where,
+                code="rule-match-missing",
             )

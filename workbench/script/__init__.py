@@ -136,6 +136,7 @@ def demand_arm(project: Project) -> None:
         where = Place(kind="option", id="target.id")
         raise failure(
             "Only Ethos-U projects can be exported as a script that creates a .pte.",
+            "Choose an Ethos-U target.",
             where=where,
             code="script-target-not-supported",
         )

@@ -274,6 +274,7 @@ def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None
     except OSError as error:
         raise failure(
             f"{project.parent} cannot be written: {error.strerror or error}.",
+            "Choose another folder.",
             where=Place(kind="file", id=str(project.parent)),
             code="folder-not-writable",
         ) from error

@@ -51,6 +51,7 @@ def open_samples(source: DataSource, folder: Path, inputs: Sequence[TensorSpec],
     if total is not None and count is not None and count != total:
         raise failure(
             f"{total} samples but {count} labels.",
+            "Give one label for each sample.",
             where=Place(kind="option", id=f"{option}.labels"),
             code="labels-count-mismatch",
         )

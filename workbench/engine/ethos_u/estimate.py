@@ -114,12 +114,19 @@ def compile_network(
         except (RuntimeError, IndexError, ValueError) as error:
             first = (str(error).strip().splitlines() or ["no reason given"])[0]
             raise failure(
-                f"Vela could not compile it: {first}.", details=str(error), code="vela-refused"
+                f"Vela could not compile it: {first}.",
+                "See details for the compiler output.",
+                details=str(error),
+                code="vela-refused",
             ) from error
         if model is not None:
             return model
     words = captured.getvalue().strip().splitlines()
-    raise failure(f"Vela created no program: {words[-1] if words else 'no output'}.", code="vela-no-output")
+    raise failure(
+        f"Vela created no program: {words[-1] if words else 'no output'}.",
+        "See the log for Vela's output.",
+        code="vela-no-output",
+    )
 
 
 def _arguments(

@@ -163,6 +163,7 @@ def block_log_range(parameters: Mapping[str, Any]) -> tuple[int, int]:
     if not 2 <= width <= 8:
         raise failure(
             f"'width' of block_log is {width}, but must be 2 to 8: a sign and exponent bits.",
+            "Choose a width from 2 to 8.",
             where=Place(kind="option", id="width"),
             code="format-width-out-of-range",
         )

@@ -102,6 +102,7 @@ def log_range(parameters: Mapping[str, Any]) -> tuple[int, int]:
     if not 2 <= width <= 12:
         raise failure(
             f"'width' of log is {width}, but must be 2 to 12: a sign and exponent bits.",
+            "Choose a width from 2 to 12.",
             where=Place(kind="option", id="width"),
             code="format-width-out-of-range",
         )

@@ -98,11 +98,17 @@ def load(path: Any) -> Tensor:
     except (*ZIP_ERRORS, MemoryError) as error:
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
         raise failure(
-            f"{path} cannot be read as .npy: {reason}.", where=place, code="array-unreadable"
+            f"{path} cannot be read as .npy: {reason}.",
+            "Save it with numpy.save.",
+            where=place,
+            code="array-unreadable",
         ) from error
     if not is_single:
         raise failure(
-            f"{path} contains several arrays; a .npy file contains one.", where=place, code="array-not-single"
+            f"{path} contains several arrays; a .npy file contains one.",
+            "Save it with numpy.save, one array in a file.",
+            where=place,
+            code="array-not-single",
         )
     if array.dtype.newbyteorder("=") not in _FLOATS:
         raise failure(
@@ -140,6 +146,7 @@ def _write(path: Path, write: Callable[[Any], None]) -> None:
     except OSError as error:
         raise failure(
             f"{path} cannot be written: {error.strerror or error}.",
+            "Choose another file.",
             where=Place(kind="file", id=str(path)),
             code="file-not-writable",
         ) from error

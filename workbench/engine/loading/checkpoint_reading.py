@@ -146,7 +146,12 @@ def _read_shards(index: Path) -> Tensors:
     for file in files:
         part = read_checkpoint(file)
         if not isinstance(part, Mapping):
-            raise failure(f"{file.name} contains no tensors by name.", where=WHERE, code="weights-unreadable")
+            raise failure(
+                f"{file.name} contains no tensors by name.",
+                "Save a state dict there: torch.save(model.state_dict(), file).",
+                where=WHERE,
+                code="weights-unreadable",
+            )
         merged |= {k: v for k, v in part.items() if isinstance(v, torch.Tensor)}
     wanted = set(json.loads(read_limited(index, MAX_TEXT_BYTES))["weight_map"])
     if lost := sorted(wanted - set(merged)):

@@ -46,6 +46,7 @@ def load_callable(reference: Reference, option: str) -> Callable[..., Any]:
     if not callable(function):
         raise failure(
             f"{reference.attribute} in {_name(reference)} is not callable.",
+            "Name a function or a class.",
             where=where,
             code="callable-invalid",
         )

@@ -145,7 +145,10 @@ def load(path: Path) -> VelaIni:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise failure(
-                f"{path.name} is too large for an .ini file.", where=_where(), code="vela-config-too-large"
+                f"{path.name} is too large for an .ini file.",
+                "Choose an .ini file of Vela.",
+                where=_where(),
+                code="vela-config-too-large",
             )
         text = read_limited(path, MAX_TEXT_BYTES).decode()
     except UnicodeDecodeError:

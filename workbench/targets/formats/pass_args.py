@@ -97,10 +97,18 @@ def read_args(path: Path) -> dict[str, Any]:
         text = read_limited(path, _MAX_BYTES).decode()
     except OSError as error:
         raise failure(
-            f"The file cannot be read: {error.strerror}.", where=place, code="pass-args-unreadable"
+            f"The file cannot be read: {error.strerror}.",
+            "Correct the path, or set the file's permissions.",
+            where=place,
+            code="pass-args-unreadable",
         ) from error
     except UnicodeDecodeError as error:
-        raise failure("The file is not a text file.", where=place, code="pass-args-not-text") from error
+        raise failure(
+            "The file is not a text file.",
+            "Write TOML, JSON or a Python dict.",
+            where=place,
+            code="pass-args-not-text",
+        ) from error
     return parse(text, str(path))
 
 
