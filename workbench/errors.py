@@ -127,6 +127,19 @@ def write_remedy(error: Exception, otherwise: str) -> str:
     return SYSTEM_REMEDIES.get(error.errno or 0, otherwise) if isinstance(error, OSError) else otherwise
 
 
+def refused_by_system(error: BaseException) -> ErrorInfo | None:
+    """Return the problem where the system refuses for want of something; None for other errors."""
+    if not isinstance(error, OSError) or error.errno not in SYSTEM_REMEDIES:
+        return None
+    where = Place(kind="file", id=error.filename) if isinstance(error.filename, str) else None
+    return ErrorInfo(
+        message=f"The system refuses: {error.strerror}.",
+        hint=SYSTEM_REMEDIES[error.errno],
+        where=where,
+        code="system-limit",
+    )
+
+
 def not_written(
     path: Path, error: OSError, otherwise: str = "Choose another folder.", code: str = "file-not-writable"
 ) -> WorkbenchError:

@@ -45,13 +45,13 @@ from workbench.cli.output import (
 )
 from workbench.cli.streams import OutputError, print_fault
 from workbench.errors import (
-    SYSTEM_REMEDIES,
     Cancelled,
     ErrorInfo,
     Place,
     TrustRequiredError,
     WorkbenchError,
     reason_of,
+    refused_by_system,
 )
 from workbench.files import DigestWatch, is_text, remove_parts, watching_digests
 from workbench.installation import config_folder, version
@@ -326,13 +326,8 @@ def _unforeseen(error: Exception) -> ErrorInfo:
             hint="Close other programs, or raise the limit of memory (ulimit -v).",
             code="memory-missing",
         )
-    if isinstance(error, OSError) and error.errno in SYSTEM_REMEDIES:
-        return ErrorInfo(
-            message=f"The system refuses: {error.strerror}.",
-            hint=SYSTEM_REMEDIES[error.errno],
-            details="".join(traceback.format_exception(error)),
-            code="system-limit",
-        )
+    if refused := refused_by_system(error):
+        return refused.model_copy(update={"details": "".join(traceback.format_exception(error))})
     if isinstance(error, OSError) and isinstance(error.filename, str):
         return ErrorInfo(
             message=f"{error.filename} cannot be used: {reason_of(error)}.",
