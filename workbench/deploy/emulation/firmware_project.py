@@ -32,6 +32,7 @@ SETTINGS, ELF = "firmware.json", "firmware.elf"
 _TEMPLATES = ("main.c", "mps3_an547.ld")
 _CPU = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-O2", "-g", "-Wall")
 _BUILD_S = 300
+_MAX_ELF_BYTES = 256 << 20
 _TARGET = re.compile(r"ethos-u(55|65|85)-[0-9]{1,5}")
 _SRAM_BYTES = CORSTONE_300[0].size
 _HEADER = """/* Generated: the delegates of {name}, for {target}, and their tensors in scratch. */
@@ -235,10 +236,14 @@ def _run(words: Sequence[str], flags: Sequence[str], place: Place) -> tuple[Tool
         linked = Path(folder, ELF)
         try:
             done = tool_output([*words, "-o", str(linked), *flags], _BUILD_S)
-            return done, linked.read_bytes() if done.code == 0 else b""
         except OSError as error:
             text = f"{words[0]} cannot be started: {reason_of(error)}"
             raise failure(text, "", place, code="arm-compiler-missing") from error
+        try:
+            return done, read_limited(linked, _MAX_ELF_BYTES) if done.code == 0 else b""
+        except OSError as error:
+            text = f"The linked firmware cannot be read: {reason_of(error)}."
+            raise failure(text, "", place, code="firmware-build-failed") from error
 
 
 def _remedy(text: str) -> str:
