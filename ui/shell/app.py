@@ -186,6 +186,7 @@ class Workbench(QObject):
         self.document.opened.connect(self._on_opened)
         self.document.project_changed.connect(self._on_project_changed)
         self.document.edit_refused.connect(self.notices.error)
+        self.document.autosave_refused.connect(self.notices.error)
         self.notices.posted.connect(self._on_notice)
         self.planner.planned.connect(self._on_planned)
         self.planner.reading.connect(self.window.pipeline.show_reading)
