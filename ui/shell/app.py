@@ -143,7 +143,6 @@ class Workbench(QObject):
     def stop(self) -> None:
         """Stop all threads and engines. Returns when they have ended."""
         self.settings.save_layout(LAST, self.window.session_parts())
-        self.settings.sync()
         self._clock.stop()
         self.programs.stop()
         self.window.may_close = True
