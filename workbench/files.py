@@ -330,7 +330,7 @@ def write_together(contents: Mapping[Path, bytes], mode: int | None = None) -> N
     sync_folder(last.parent)
 
 
-def _take_back(parts: Mapping[Path, Path], saved: Mapping[Path, Path], placed: Sequence[Path]) -> None:
+def _take_back(parts: Mapping[Path, Path], saved: dict[Path, Path], placed: Sequence[Path]) -> None:
     """Remove the new files, and give the old ones their names again, the last one last."""
     for final in placed:
         final.unlink(missing_ok=True)
