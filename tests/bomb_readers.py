@@ -233,10 +233,17 @@ def read_machine(path: Path) -> None:
 
 
 def read_study(path: Path) -> None:
-    from workbench.studies.documents import load_study
+    from unittest import mock
+
+    from workbench.studies import documents
     from workbench.studies.search import SearchResult
 
-    load_study(SearchResult, path)
+    # Inputs lie in the folder for temporary files, where all users may write.
+    with (
+        mock.patch.object(documents, "DOCUMENT_FILE", path.name),
+        mock.patch.object(documents, "is_foreign", return_value=False),
+    ):
+        documents.load_study(SearchResult, path.parent)
 
 
 def read_command(path: Path) -> None:

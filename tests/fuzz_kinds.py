@@ -507,14 +507,21 @@ def _queries() -> tuple[list[bytes], Reader]:
 def _windows() -> tuple[list[bytes], Reader]:
     from ui.state.settings import Settings
 
-    seed = (
-        b"[General]\ntheme=dark\nwarm_engines=true\ngraph_flow=right\ncache_limit_gib=20\n"
-        b"recents=/a.qwb\\n/b.qwb\n[pins]\nab=3\n[layouts]\none\\state=@ByteArray(\\0\\0\\0\\xff)\n"
-        b"one\\geometry=@ByteArray(\\x1\\xd9)\n[folders]\nopen=/tmp\n"
-    )
+    texts = {
+        "theme": "dark",
+        "warm_engines": "true",
+        "graph_flow": "right",
+        "cache_limit_gib": "20",
+        "recents": "/a.qwb\n/b.qwb",
+        "pins/ab": "3",
+        "layouts/one/inner": "AAAA/w==",
+        "layouts/one/geometry": "Adk=",
+        "folders/open": "/tmp",
+    }
+    seed = json.dumps(texts).encode()
 
     def read(data: bytes, folder: Path) -> None:
-        (folder / "window.ini").write_bytes(data)
+        (folder / "window.json").write_bytes(data)
         settings = Settings(folder)
         for name in ("theme", "warm_engines", "lower_ahead", "live", "graph_flow"):
             getattr(settings, name)

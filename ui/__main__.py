@@ -9,6 +9,7 @@ import gc
 import os
 import sys
 
+from workbench import system_limits
 from workbench.interpreter import leave_current_folder
 
 
@@ -38,6 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
         verb = f"inspect {file}" if is_program else f"run {file} --out dist"
         sys.stderr.write(f"No display available; `workbench {verb}` runs the same job without a window.\n")
         return 2
+    if remedy := system_limits.remedy():
+        # Libraries in C++ end the process without a word where memory is missing.
+        sys.stderr.write(f"note: The window may end at any time. {remedy}\n")
     # Pydantic's search for plug-ins in all installed packages takes longer than the start.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     gc.disable()

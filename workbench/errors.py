@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from pydantic import ValidationError
 
@@ -104,6 +106,50 @@ def failure(
     """Return a WorkbenchError with a single problem, ready to be raised."""
     info = ErrorInfo(message=message, hint=hint, where=where, details=details, code=code)
     return WorkbenchError([info])
+
+
+# What helps where the system refuses, by the number of its error.
+SYSTEM_REMEDIES = {
+    errno.EMFILE: "Raise the number of open files (ulimit -n).",
+    errno.ENFILE: "Too many files are open on this system.",
+    errno.ENOMEM: "Close other programs, or raise the limit of memory (ulimit -v).",
+    errno.EAGAIN: "Raise the number of processes (ulimit -u), or the limit of memory.",
+    errno.ENOSPC: "Free some space on the disk.",
+    errno.EDQUOT: "Free some space in your quota.",
+    errno.EFBIG: "Raise the largest size of a file (ulimit -f).",
+}
+
+
+def write_remedy(error: Exception, otherwise: str) -> str:
+    """Return what helps where a file could not be locked or written: ``otherwise`` without a known cause."""
+    if isinstance(error, BlockingIOError):
+        return "Wait for the other process or end it, in this system or a container; then try again."
+    return SYSTEM_REMEDIES.get(error.errno or 0, otherwise) if isinstance(error, OSError) else otherwise
+
+
+def refused_by_system(error: BaseException) -> ErrorInfo | None:
+    """Return the problem where the system refuses for want of something; None for other errors."""
+    if not isinstance(error, OSError) or error.errno not in SYSTEM_REMEDIES:
+        return None
+    where = Place(kind="file", id=error.filename) if isinstance(error.filename, str) else None
+    return ErrorInfo(
+        message=f"The system refuses: {error.strerror}.",
+        hint=SYSTEM_REMEDIES[error.errno],
+        where=where,
+        code="system-limit",
+    )
+
+
+def not_written(
+    path: Path, error: OSError, otherwise: str = "Choose another folder.", code: str = "file-not-writable"
+) -> WorkbenchError:
+    """Return the problem of a file or folder that cannot be written; ``otherwise`` as ``write_remedy``."""
+    return failure(
+        f"{path} cannot be written: {reason_of(error)}.",
+        write_remedy(error, otherwise),
+        Place(kind="file", id=str(path)),
+        code=code,
+    )
 
 
 class InvalidValue(NamedTuple):

@@ -32,7 +32,7 @@ from workbench.operating_system import (
 from workbench.process_identity import has_ended, own_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 _PART = re.compile(r"\..+\.(?P<process>\d+-[0-9a-f]{8})-[0-9a-f]{12}(-old)?\.part")
 # Of processes elsewhere, and of earlier versions of the program.
@@ -290,6 +290,57 @@ def write_part(path: Path, data: bytes, mode: int | None) -> Path:
     return part
 
 
+def write_together(contents: Mapping[Path, bytes], mode: int | None = None) -> None:
+    """Write files of one folder so that all of them appear, or none; the last appears when the others have.
+
+    Args:
+        contents: The whole content of each; a link is replaced by a file.
+        mode: Their permissions; by default those of a new file.
+
+    Raises:
+        OSError: one cannot be written; the old files are there, and nothing is left behind.
+    """
+    *_, last = contents
+    parts: dict[Path, Path] = {}
+    saved: dict[Path, Path] = {}
+    placed: list[Path] = []
+    try:
+        for final, data in contents.items():
+            if final.is_dir() and not final.is_symlink():
+                raise IsADirectoryError(errno.EISDIR, "it is a folder", str(final))
+            parts[final] = write_part(final, data, mode)
+        for final, part in reversed(parts.items()):
+            # First of all the old last file goes: what is half replaced has none.
+            if final.exists() or final.is_symlink():
+                saved[final] = part.with_name(f"{part.name.removesuffix('.part')}-old.part")
+                final.rename(saved[final])
+        # A loss of power may not reorder what becomes of the old last file, the others and the new.
+        sync_folder(last.parent)
+        for final, part in parts.items():
+            if final == last:
+                sync_folder(last.parent)
+            part.rename(final)
+            placed.append(final)
+    except BaseException:
+        _take_back(parts, saved, placed)
+        raise
+    for old in saved.values():
+        with contextlib.suppress(OSError):
+            old.unlink()
+    sync_folder(last.parent)
+
+
+def _take_back(parts: Mapping[Path, Path], saved: dict[Path, Path], placed: Sequence[Path]) -> None:
+    """Remove the new files, and give the old ones their names again, the last one last."""
+    for final in placed:
+        final.unlink(missing_ok=True)
+    for final, old in reversed(saved.items()):
+        with contextlib.suppress(OSError):
+            old.rename(final)
+    for part in parts.values():
+        part.unlink(missing_ok=True)
+
+
 def sync_folder(folder: Path) -> None:
     """Sync a folder to disk, so that renames in it survive a loss of power."""
     if IS_WINDOWS:
@@ -331,13 +382,6 @@ def locked(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def lock_remedy(error: Exception, otherwise: str) -> str:
-    """Return what helps where ``locked`` ended with an error; ``otherwise`` for another error."""
-    if isinstance(error, BlockingIOError):
-        return "Wait for the other process or end it, in this system or a container; then try again."
-    return otherwise
 
 
 def remove_parts(folder: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from workbench.errors import Place, failure
+from workbench.errors import Place, failure, write_remedy
 from workbench.installation import resources
 
 if TYPE_CHECKING:
@@ -114,12 +115,15 @@ def copy_sample(sample: Sample, folder: Path) -> Path:
         target = folder / f"{sample.folder}-{number}"
     try:
         target.mkdir(parents=True)
-        for name in _FILES[sample.folder]:
-            shutil.copyfile(resources() / "samples" / sample.folder / name, target / name)
+        with ExitStack() as written:
+            written.callback(shutil.rmtree, target, ignore_errors=True)
+            for name in _FILES[sample.folder]:
+                shutil.copyfile(resources() / "samples" / sample.folder / name, target / name)
+            written.pop_all()
     except OSError as error:
         raise failure(
             f"The sample cannot be copied to {target}: {error.strerror or error}.",
-            "Choose a folder that you may write to.",
+            write_remedy(error, "Choose a folder that you may write to."),
             Place(kind="file", id=str(target)),
             code="sample-not-copied",
         ) from error

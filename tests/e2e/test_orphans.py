@@ -86,6 +86,10 @@ class Family:
             assert time.monotonic() < end, self.text[-2000:]
             time.sleep(0.02)
 
+    def done(self) -> None:
+        """Wait for the end; fail if the command fails."""
+        assert self.first.wait(4 * _START_S) == 0, self.text[-2000:]
+
     @property
     def text(self) -> str:
         """What has been printed."""
@@ -138,7 +142,7 @@ def test_that_an_engine_ends_with_its_command_line_in_every_stage(digits):
 def test_that_all_processes_of_a_study_end_with_its_command_line(study, digits):
     verb, *options = study
     first = Family("workbench", "run", digits, "--trust", folder=digits.parent)
-    first.first.wait(_START_S)
+    first.done()
     family = Family("workbench", verb, digits, *options, "--trust", folder=digits.parent)
     family.wait_for(lambda: len(family.members()) > 2 and family.log.stat().st_size > 0)
     assert family.kill() == []
@@ -193,6 +197,83 @@ def test_that_a_simulator_that_does_not_end_ends_with_the_command_line(way, smal
     family.wait_for(simulates)
     time.sleep(0.5)
     assert family.kill() == []
+
+
+# Of the firmware that ``firmware new`` writes; the second takes hours to compile.
+LOOP = ("int main(void) {", "int main(void) { for (;;) {}")
+HOURS = (
+    "int main(void) {",
+    "#define A(x) x+x+x+x+x+x+x+x+x+x\nint slow = A(A(A(A(A(A(A(1)))))));\nint main(void) {",
+)
+PROGRAM = Path(__file__).parents[1] / "data" / "programs" / "integer" / "u55" / "program.pte"
+DRIVER = Path(__file__).parents[1] / "firmware" / "own_driver"
+
+
+def firmware(folder: Path, change: tuple[str, str]) -> list[str]:
+    """Write firmware for a program, changed; return the words that build it."""
+    made = subprocess.run(
+        [sys.executable, "-m", "workbench", "firmware", "new", str(PROGRAM), "--out", str(folder)],
+        check=False,
+    )
+    assert made.returncode == 0
+    text = (folder / "main.c").read_text()
+    assert change[0] in text
+    (folder / "main.c").write_text(text.replace(*change, 1))
+    return ["firmware", "build", str(folder), "--driver", str(DRIVER), "--cmsis", str(DRIVER / "cmsis")]
+
+
+needs_emulation = pytest.mark.skipif(
+    not (shutil.which("qemu-system-arm") and shutil.which("arm-none-eabi-gcc")),
+    reason="needs QEMU and the Arm GNU toolchain",
+)
+
+
+@needs_emulation
+def test_that_a_compiler_of_firmware_ends_with_the_command_line(tmp_path):
+    family = Family("workbench", *firmware(tmp_path / "fw", HOURS), folder=tmp_path)
+    family.wait_for(lambda: any(b"cc1" in line for line in map(command_line, family.members())))
+    assert family.kill() == []
+
+
+@needs_emulation
+def test_that_emulated_firmware_ends_with_the_command_line(tmp_path):
+    built = Family("workbench", *firmware(tmp_path / "fw", LOOP), folder=tmp_path)
+    built.done()
+    elf = tmp_path / "fw" / "firmware.elf"
+    family = Family("workbench", "firmware", "prove", elf, PROGRAM, "--limit", "600", folder=tmp_path)
+    family.wait_for(lambda: any(b"qemu" in line for line in map(command_line, family.members())))
+    assert family.kill() == []
+
+
+def test_that_a_command_that_flashes_a_board_ends_with_the_command_line(digits):
+    first = Family("workbench", "run", digits, "--trust", folder=digits.parent)
+    first.done()
+    (digits.parent / "stubborn.py").write_text(STUBBORN.replace("import signal, torch", "import signal"))
+    flash = f"{sys.executable} {digits.parent / 'stubborn.py'}"
+    _, port = os.openpty()
+    words = ("board", "run", digits, "--port", os.ttyname(port), "--flash", flash)
+    family = Family("workbench", *words, folder=digits.parent)
+
+    def flashes():
+        others = (pid for pid in family.members() if pid != family.first.pid)
+        return any(b"stubborn" in line for line in map(command_line, others))
+
+    family.wait_for(flashes)
+    assert family.kill() == []
+
+
+def test_that_what_computes_for_a_decoder_ends_with_the_command_line(tmp_path):
+    path = tmp_path / "chat.qwb"
+    for words in (
+        ("new", path, "--recipe", "llm_decoder_static", "--caches", "int8"),
+        ("run", path, "--until", "lower", "--trust"),
+    ):
+        made = Family("workbench", *words, folder=tmp_path)
+        made.done()
+    for said in ("", "The while"):
+        family = Family("workbench", "generate", path, "--prompt", "The while", folder=tmp_path)
+        family.wait_for(lambda said=said, family=family: len(family.members()) > 1 and said in family.text)
+        assert family.kill() == []
 
 
 def command_line(pid: int) -> bytes:
@@ -267,4 +348,4 @@ def test_that_a_window_that_is_killed_in_a_run_leaves_no_process_and_its_project
     assert family.kill() == []
     assert digits.read_bytes() == before
     again = Family("workbench", "run", digits, "--trust", folder=digits.parent)
-    assert again.first.wait(_START_S) == 0, again.text[-2000:]
+    again.done()

@@ -1,5 +1,7 @@
 """Engines of other toolchains: another interpreter, foreign plans, results kept apart."""
 
+import errno
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -8,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.engine.in_process import NETWORKS, Engine, project
+from tests.for_each import for_each
 from workbench import api
 from workbench.engine.jobs.job import unexpected
+from workbench.errors import SYSTEM_REMEDIES
 from workbench.installation import CACHE_VARIABLE, CONFIG_VARIABLE
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import plan
@@ -123,3 +127,16 @@ def test_that_a_package_which_few_projects_need_is_named_where_it_is_missing():
         info = unexpected(error, "import_model")
     assert info.code == "package-missing"
     assert info.hint.endswith(f"{sys.executable} -m pip install onnx.")
+
+
+@for_each("number", (errno.ENOSPC, errno.EMFILE, errno.EFBIG))
+def test_that_a_system_that_refuses_is_told_with_what_it_wants(number):
+    try:
+        try:
+            raise OSError(number, os.strerror(number))
+        except OSError as error:
+            raise RuntimeError("in the toolchain") from error
+    except RuntimeError as error:
+        info = unexpected(error, "lower")
+    assert (info.code, info.hint) == ("system-limit", SYSTEM_REMEDIES[number])
+    assert "Errno" not in info.message

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import pytest
 from pydantic import BaseModel, ValidationError, field_validator
 
 from tests.for_each import for_each
+from workbench import errors
 from workbench.cli import main
 from workbench.errors import ErrorInfo, Place, WorkbenchError, invalid_values, reason_of
 from workbench.project import store
@@ -111,3 +114,17 @@ def test_that_a_number_of_too_many_digits_has_no_remedy_for_programmers():
         json.loads("9" * 5000)
     assert "digits" in reason_of(caught.value)
     assert "sys" not in reason_of(caught.value)
+
+
+@for_each("number", errors.SYSTEM_REMEDIES)
+def test_that_a_file_that_the_system_does_not_take_is_named_with_what_helps(number, tmp_path):
+    refused = OSError(number, os.strerror(number))
+    info = errors.not_written(tmp_path / "a.bin", refused, "Choose another folder.").infos[0]
+    if isinstance(refused, BlockingIOError):
+        assert "process" in info.hint
+    else:
+        assert info.hint == errors.SYSTEM_REMEDIES[number]
+    assert info.where.id == str(tmp_path / "a.bin")
+    assert "Errno" not in str(info)
+    other = errors.not_written(tmp_path, PermissionError(errno.EACCES, "no"), "Choose another folder.")
+    assert other.infos[0].hint == "Choose another folder."

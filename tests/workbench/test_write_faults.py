@@ -16,7 +16,7 @@ from workbench.analysis.accuracy import AccuracyResult
 from workbench.analysis.answers import Answers
 from workbench.analysis.gate import GateResult
 from workbench.deploy.delivery import deliver
-from workbench.errors import WorkbenchError
+from workbench.errors import SYSTEM_REMEDIES, WorkbenchError
 from workbench.pipeline.cache import Cache
 from workbench.project import store
 from workbench.project.project_code import Code
@@ -185,10 +185,22 @@ def test_that_a_study_keeps_its_results_when_a_save_fails(tmp_path):
     old, new = Blame(reason="old"), Blame(reason="new")
     save_study(old, tmp_path)
     for fault in failing_calls(lambda: save_study(new, tmp_path)):
-        assert fault is None or isinstance(fault, OSError)
+        assert fault is None or fault.codes == ("study-not-written",)
+        assert fault is None or fault.infos[0].hint == SYSTEM_REMEDIES[errno.ENOSPC]
         assert load_study(Blame, tmp_path) in (old, new)
         save_study(old, tmp_path)
     assert load_study(Blame, tmp_path) == new
+
+
+def test_that_studies_in_a_cache_that_others_can_change_are_not_taken(tmp_path):
+    cache = Cache(tmp_path / "cache")
+    folder = cache.study_folder("ab" * 32)
+    save_study(Blame(reason="forged"), folder)
+    for changed in (cache.root, folder.parent, folder):
+        changed.chmod(0o777)
+        assert load_study(Blame, folder) is None
+        changed.chmod(0o755)
+        assert load_study(Blame, folder) == Blame(reason="forged")
 
 
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.slow)])

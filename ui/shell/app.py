@@ -143,7 +143,6 @@ class Workbench(QObject):
     def stop(self) -> None:
         """Stop all threads and engines. Returns when they have ended."""
         self.settings.save_layout(LAST, self.window.session_parts())
-        self.settings.sync()
         self._clock.stop()
         self.programs.stop()
         self.window.may_close = True
@@ -186,6 +185,7 @@ class Workbench(QObject):
         self.document.opened.connect(self._on_opened)
         self.document.project_changed.connect(self._on_project_changed)
         self.document.edit_refused.connect(self.notices.error)
+        self.document.autosave_refused.connect(self.notices.error)
         self.notices.posted.connect(self._on_notice)
         self.planner.planned.connect(self._on_planned)
         self.planner.reading.connect(self.window.pipeline.show_reading)

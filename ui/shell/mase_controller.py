@@ -12,7 +12,7 @@ from ui.shared.file_dialogs import ask_to_open, ask_to_save
 from ui.shared.panel import PanelContext
 from ui.shell.main_window import MainWindow
 from ui.state.notices import Action
-from workbench.errors import Place, WorkbenchError, failure
+from workbench.errors import WorkbenchError, not_written
 from workbench.files import write_file
 from workbench.targets.formats.pass_args import Imported, pass_args_of, read_args, taken, toml_of
 
@@ -83,12 +83,7 @@ class MaseController(QObject):
         except WorkbenchError as error:
             self._notices.error(error)
         except OSError as error:
-            where = Place(kind="file", id=str(path))
-            self._notices.error(
-                failure(
-                    f"The file cannot be written: {error.strerror}.", where=where, code="file-not-writable"
-                )
-            )
+            self._notices.error(not_written(path, error))
         else:
             self._notices.success(f"Rules exported to {path.name}.", "")
 

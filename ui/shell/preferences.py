@@ -67,9 +67,11 @@ class PreferencesDialog(QDialog):
 
     Signals:
         cache_cleared: the user cleared the result cache.
+        refused: a ``WorkbenchError``; a change could not be written.
     """
 
     cache_cleared = Signal()
+    refused = Signal(object)
 
     def __init__(
         self, settings: Settings, appearance: Appearance, cache: Cache, trust: TrustStore, parent: QWidget
@@ -144,8 +146,10 @@ class PreferencesDialog(QDialog):
 
     def _on_machine_edited(self, *_: object) -> None:
         changes = {"executorch": self.checkout.text(), "timeout_s": 60.0 * self.time_limit.value()}
-        with contextlib.suppress(WorkbenchError):
+        try:
             save_settings(load_settings().model_copy(update=changes))
+        except WorkbenchError as error:
+            self.refused.emit(error)
 
     def _cache_row(self) -> QHBoxLayout:
         self.used = Label("Measuring\u2026", self)
@@ -211,8 +215,11 @@ class PreferencesDialog(QDialog):
         self.cache_cleared.emit()
 
     def _on_revoke_clicked(self) -> None:
-        for item in self.trusted.selectedItems():
-            self._trust.revoke(str(item.data(Qt.ItemDataRole.UserRole)))
+        try:
+            for item in self.trusted.selectedItems():
+                self._trust.revoke(str(item.data(Qt.ItemDataRole.UserRole)))
+        except WorkbenchError as error:
+            self.refused.emit(error)
         self._show_trusted()
 
 

@@ -18,7 +18,7 @@ from ui.shell.auto_evaluate import LiveMode, LowerAhead
 from ui.shell.main_window import MainWindow
 from ui.state.jobs import Job, duration, goal
 from ui.state.notices import Action
-from workbench.errors import TrustRequiredError, WorkbenchError, failure
+from workbench.errors import TrustRequiredError, WorkbenchError, failure, not_written
 from workbench.ids import StageId, StudyId
 from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import edits
@@ -323,7 +323,7 @@ class DeliverablesController(QObject):
     def overlays(self, target: Path) -> None:
         """Write the present graph and its figures for other programs."""
         from workbench.api import overlays
-        from workbench.files import make_output_folder, write_file
+        from workbench.files import make_output_folder, write_together
 
         opened = self._context.document.opened_project
         if opened is None:
@@ -331,11 +331,9 @@ class DeliverablesController(QObject):
         try:
             files = overlays(opened, self._context.session.cache)
             make_output_folder(target)
-            for name, data in files.items():
-                write_file(target / name, data)
+            write_together({target / name: data for name, data in files.items()})
         except OSError as error:
-            message = f"The files cannot be written: {error.strerror or error}."
-            self._context.notices.error(failure(message, "Choose another folder.", code="file-not-writable"))
+            self._context.notices.error(not_written(target, error))
             return
         except WorkbenchError as error:
             self._context.notices.error(error)
@@ -355,8 +353,7 @@ class DeliverablesController(QObject):
             text = page(document.opened_project, self._context.session.cache)
             write_file(target, text.encode())
         except OSError as error:
-            message = f"The report cannot be written: {error.strerror or error}."
-            self._context.notices.error(failure(message, "Choose another file.", code="file-not-writable"))
+            self._context.notices.error(not_written(target, error))
             return
         except WorkbenchError as error:
             self._context.notices.error(error)

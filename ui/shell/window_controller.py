@@ -131,6 +131,7 @@ class WindowController(QObject):
             self._window,
         )
         dialog.cache_cleared.connect(self.cache_cleared)
+        dialog.refused.connect(self._context.notices.error)
         dialog.open()
 
     def show_doctor(self) -> None:

@@ -70,6 +70,7 @@ class Document(QObject):
         opened: another project was opened or created; ``project_changed`` follows.
         project_changed: the new ``Project``, or None if no project is open.
         edit_refused: the ``WorkbenchError`` of a rejected edit.
+        autosave_refused: the ``WorkbenchError`` of the first autosave that failed since one succeeded.
         state_changed: the path, the read-only state or the modified state changed.
         changed_on_disk: another program changed the file.
         recovery_found: a ``Recovery`` with unsaved changes of a former window.
@@ -78,6 +79,7 @@ class Document(QObject):
     opened = Signal()
     project_changed = Signal(object)
     edit_refused = Signal(object)
+    autosave_refused = Signal(object)
     state_changed = Signal()
     changed_on_disk = Signal()
     recovery_found = Signal(object)
@@ -91,6 +93,7 @@ class Document(QObject):
         self._read_only = False
         self._lock: ProjectLock | None = None
         self._sidecar: Sidecar | None = None
+        self._is_unkept = False
         self.undo_stack = QUndoStack(self)
         self._watch = DiskWatch(self)
         self._watch.changed.connect(self.changed_on_disk)
@@ -285,10 +288,17 @@ class Document(QObject):
         self._latest_autosave.stop()
         if self._sidecar is None or self._project is None:
             return
-        if self.modified:
-            self._sidecar.write(self._project)
-        else:
+        if not self.modified:
             self._sidecar.remove()
+            return
+        try:
+            self._sidecar.write(self._project)
+        except WorkbenchError as error:
+            if not self._is_unkept:
+                self._is_unkept = True
+                self.autosave_refused.emit(error)
+        else:
+            self._is_unkept = False
 
     def _put(self, project: Project) -> None:
         self._project = project

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QFileSystemWatcher, QLockFile, QObject, QTimer, Signal
 
-from workbench.errors import Place, WorkbenchError, failure
+from workbench.errors import Place, WorkbenchError, failure, reason_of, write_remedy
 from workbench.files import MAX_TEXT_BYTES, make_private_folder, read_limited, write_file
 from workbench.operating_system import is_running
 from workbench.process_identity import has_ended, is_locked, lock_file, own_name, remove_if_free, unlock_file
@@ -80,17 +80,25 @@ class Sidecar:
         # Of a project without a file, other windows look whether the writer still runs.
         self._mark = _mark(file) if file.name.startswith(_UNSAVED) else None
 
-    def write(self, project: Project) -> bool:
-        """Write the project's present value; return whether that succeeded."""
+    def write(self, project: Project) -> None:
+        """Write the project's present value.
+
+        Raises:
+            WorkbenchError: it cannot be written; the former value is there.
+        """
         text = f"{self._folder}\n{store.dump(project)}"
         try:
             make_private_folder(self.file.parent)
             if self._mark is not None:
                 lock_file(self._mark)
             write_file(self.file, os.fsencode(text), mode=0o600)
-        except OSError:
-            return False
-        return True
+        except OSError as error:
+            raise failure(
+                f"Unsaved changes are not kept: {self.file} cannot be written: {reason_of(error)}.",
+                write_remedy(error, "Save the project in another folder."),
+                Place(kind="file", id=str(self.file)),
+                code="autosave-not-written",
+            ) from error
 
     def remove(self) -> None:
         """Delete the autosave file: the changes are saved or discarded."""

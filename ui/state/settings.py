@@ -1,16 +1,22 @@
-"""Settings of the window, stored in one INI file per user.
+"""Settings of the window, stored in one JSON file per user.
 
-The window imports it before its first paint: other imports of this module stay light.
+The window imports it before its first paint: other imports of this module stay light. QSettings is
+not used: it restores Python objects by pickle, so that its file may run code when it is read.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextlib
+import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from PySide6.QtCore import QByteArray, QSettings
+from PySide6.QtCore import QByteArray
 
+from workbench.files import is_open_to_others, make_private_folder, read_limited, write_file
 from workbench.installation import config_folder
 
 if TYPE_CHECKING:
@@ -21,6 +27,8 @@ RECENTS = 12
 LAST = "last"
 _GIB = 1 << 30
 _KEY_LETTERS = 16
+_MAX_BYTES = 4 << 20
+_LAYOUTS = "layouts/"
 
 # Object names of docks in layouts saved before their panels were renamed.
 _RENAMED_DOCKS = {
@@ -49,7 +57,7 @@ def _stream_string(text: str) -> bytes:
 
 
 def _key(path: str) -> str:
-    """Return a path as a key of the settings file, in which a slash begins a group."""
+    """Return a path as a short key of the settings file."""
     import hashlib
 
     return hashlib.sha256(path.encode()).hexdigest()[:_KEY_LETTERS]
@@ -60,12 +68,28 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
+def _texts(file: Path) -> dict[str, str]:
+    """Return the texts in a settings file; none if it is damaged or other users can change it."""
+    if is_open_to_others(file) or is_open_to_others(file.parent):
+        return {}
+    try:
+        raw = json.loads(read_limited(file, _MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    texts = raw.items() if isinstance(raw, dict) else ()
+    return {key: text for key, text in texts if isinstance(text, str)}
+
+
 class Settings:
-    """Typed access to one settings file, by default in the configuration folder."""
+    """Typed access to one settings file, by default in the configuration folder.
+
+    A change is written at once; one that cannot be written holds until the program ends.
+    """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or config_folder()
-        self._store = QSettings(str(self.folder / "window.ini"), QSettings.Format.IniFormat)
+        self._file = self.folder / "window.json"
+        self._known = _texts(self._file)
 
     @property
     def theme(self) -> str:
@@ -73,7 +97,7 @@ class Settings:
 
     @theme.setter
     def theme(self, name: str) -> None:
-        self._store.setValue("theme", name)
+        self._put({"theme": name})
 
     @property
     def warm_engines(self) -> bool:
@@ -82,7 +106,7 @@ class Settings:
 
     @warm_engines.setter
     def warm_engines(self, on: bool) -> None:
-        self._store.setValue("warm_engines", "true" if on else "false")
+        self._put({"warm_engines": "true" if on else "false"})
 
     @property
     def lower_ahead(self) -> bool:
@@ -91,7 +115,7 @@ class Settings:
 
     @lower_ahead.setter
     def lower_ahead(self, on: bool) -> None:
-        self._store.setValue("lower_ahead", "true" if on else "false")
+        self._put({"lower_ahead": "true" if on else "false"})
 
     @property
     def live(self) -> bool:
@@ -100,7 +124,7 @@ class Settings:
 
     @live.setter
     def live(self, on: bool) -> None:
-        self._store.setValue("live", "true" if on else "false")
+        self._put({"live": "true" if on else "false"})
 
     @property
     def graph_flow(self) -> Flow:
@@ -112,7 +136,7 @@ class Settings:
 
     @graph_flow.setter
     def graph_flow(self, flow: Flow) -> None:
-        self._store.setValue("graph_flow", flow)
+        self._put({"graph_flow": flow})
 
     @property
     def cache_limit_bytes(self) -> int:
@@ -125,7 +149,7 @@ class Settings:
 
     @cache_limit_bytes.setter
     def cache_limit_bytes(self, limit: int) -> None:
-        self._store.setValue("cache_limit_gib", str(max(1, limit // _GIB)))
+        self._put({"cache_limit_gib": str(max(1, limit // _GIB))})
 
     @property
     def recents(self) -> list[Path]:
@@ -148,7 +172,7 @@ class Settings:
 
     def pin(self, project: str, number: int | None) -> None:
         """Set the number of a project's pinned run; None forgets it."""
-        self._store.setValue(f"pins/{_key(project)}", "" if number is None else str(number))
+        self._put({f"pins/{_key(project)}": "" if number is None else str(number)})
 
     def folder_of(self, purpose: str) -> Path | None:
         """Return the folder of the last file that was chosen for a purpose; None if it is gone."""
@@ -157,38 +181,41 @@ class Settings:
 
     def remember_folder(self, purpose: str, folder: Path) -> None:
         """Remember the folder of a file that was chosen for a purpose."""
-        self._store.setValue(f"folders/{_key(purpose)}", str(folder))
+        self._put({f"folders/{_key(purpose)}": str(folder)})
 
     def layouts(self) -> list[str]:
         """Names of the saved layouts, sorted."""
-        self._store.beginGroup("layouts")
-        names = sorted(set(self._store.childGroups()))
-        self._store.endGroup()
-        return names
+        keys = (key.removeprefix(_LAYOUTS) for key in self._known if key.startswith(_LAYOUTS))
+        return sorted({key.rpartition("/")[0] for key in keys})
 
     def layout(self, name: str) -> dict[str, QByteArray]:
         """Return the parts of a saved layout; empty if there is none of this name."""
         parts = {}
-        self._store.beginGroup(f"layouts/{name}")
-        keys = self._store.childKeys()
-        self._store.endGroup()
-        for part in keys:
-            value = self._store.value(f"layouts/{name}/{part}")
-            if isinstance(value, QByteArray):
-                parts[part] = value if part == "geometry" else with_present_names(value)
+        for key, text in self._known.items():
+            layout, _, part = key.removeprefix(_LAYOUTS).rpartition("/")
+            if key.startswith(_LAYOUTS) and layout == name:
+                with contextlib.suppress(binascii.Error, ValueError):
+                    value = QByteArray(base64.b64decode(text, validate=True))
+                    parts[part] = value if part == "geometry" else with_present_names(value)
         return parts
 
     def save_layout(self, name: str, parts: dict[str, QByteArray]) -> None:
         """Save a layout under a name."""
-        for part, value in parts.items():
-            self._store.setValue(f"layouts/{name}/{part}", value)
+        encoded = {part: base64.b64encode(bytes(value.data())).decode() for part, value in parts.items()}
+        self._put({f"{_LAYOUTS}{name}/{part}": text for part, text in encoded.items()})
 
-    def sync(self) -> None:
-        """Write all settings to the disk."""
-        self._store.sync()
+    def _put(self, changes: dict[str, str]) -> None:
+        """Change texts, here and in the file, where another window may have changed others."""
+        self._known |= changes
+        if is_open_to_others(self.folder):
+            return
+        text = json.dumps(_texts(self._file) | changes, indent=1)
+        with contextlib.suppress(OSError):
+            make_private_folder(self.folder)
+            write_file(self._file, text.encode(), mode=0o600)
 
     def _write_recents(self, paths: list[Path]) -> None:
-        self._store.setValue("recents", "\n".join(str(p) for p in paths))
+        self._put({"recents": "\n".join(str(p) for p in paths)})
 
     def _text(self, key: str, default: str) -> str:
-        return str(self._store.value(key, default))
+        return self._known.get(key, default)

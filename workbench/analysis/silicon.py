@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values, reason_of
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values, not_written, reason_of
 from workbench.files import read_limited, write_file
 from workbench.installation import config_folder, resources
 from workbench.project.frozen import Finite, Frozen
@@ -177,12 +177,7 @@ def add_row(board: str, row: SiliconRow) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, text.encode())
     except OSError as error:
-        raise failure(
-            f"{path} cannot be written: {error.strerror or error}.",
-            "Set the permissions of the folder, or free space.",
-            where=Place(kind="file", id=str(path)),
-            code="silicon-not-writable",
-        ) from error
+        raise not_written(path, error, "Make the folder writable.", "silicon-not-writable") from error
     return path
 
 

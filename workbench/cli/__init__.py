@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import errno
 import sys
 import textwrap
 import traceback
@@ -45,7 +44,15 @@ from workbench.cli.output import (
     print_problems,
 )
 from workbench.cli.streams import OutputError, print_fault
-from workbench.errors import Cancelled, ErrorInfo, Place, TrustRequiredError, WorkbenchError, reason_of
+from workbench.errors import (
+    Cancelled,
+    ErrorInfo,
+    Place,
+    TrustRequiredError,
+    WorkbenchError,
+    reason_of,
+    refused_by_system,
+)
 from workbench.files import DigestWatch, is_text, remove_parts, watching_digests
 from workbench.installation import config_folder, version
 from workbench.pipeline.cache import default_root
@@ -311,18 +318,6 @@ def _perform(options: argparse.Namespace) -> int:
     return code
 
 
-# What to do about limits of the system, by the number of its error.
-_LIMITS = {
-    errno.EMFILE: "Raise the number of open files (ulimit -n).",
-    errno.ENFILE: "Too many files are open on this system.",
-    errno.ENOMEM: "Close other programs, or raise the limit of memory (ulimit -v).",
-    errno.EAGAIN: "Raise the number of processes (ulimit -u), or the limit of memory.",
-    errno.ENOSPC: "Free some space on the disk.",
-    errno.EDQUOT: "Free some space in your quota.",
-    errno.EFBIG: "Raise the largest size of a file (ulimit -f).",
-}
-
-
 def _unforeseen(error: Exception) -> ErrorInfo:
     """Return the problem for an exception that no verb expects; the log gets the traceback."""
     if isinstance(error, MemoryError):
@@ -331,13 +326,8 @@ def _unforeseen(error: Exception) -> ErrorInfo:
             hint="Close other programs, or raise the limit of memory (ulimit -v).",
             code="memory-missing",
         )
-    if isinstance(error, OSError) and error.errno in _LIMITS:
-        return ErrorInfo(
-            message=f"The system refuses: {error.strerror}.",
-            hint=_LIMITS[error.errno],
-            details="".join(traceback.format_exception(error)),
-            code="system-limit",
-        )
+    if refused := refused_by_system(error):
+        return refused.model_copy(update={"details": "".join(traceback.format_exception(error))})
     if isinstance(error, OSError) and isinstance(error.filename, str):
         return ErrorInfo(
             message=f"{error.filename} cannot be used: {reason_of(error)}.",

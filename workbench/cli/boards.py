@@ -20,10 +20,11 @@ from workbench.cli.output import (
 )
 from workbench.deploy.boards import Board, Memory, Npu, all_boards, load
 from workbench.deploy.simulators.discovery import BoardLink, load_settings, save_settings, settings_path
-from workbench.errors import Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
 
 def add_boards(verbs: Any) -> None:
@@ -314,10 +315,17 @@ def _add_silicon_options(verb: argparse.ArgumentParser) -> None:
     add_json(verb)
 
 
+def _invalid_silicon(by_path: Mapping[Path, SiliconFile | WorkbenchError]) -> list[ErrorInfo]:
+    broken = [error for error in by_path.values() if isinstance(error, WorkbenchError)]
+    return [info for error in broken for info in error.infos]
+
+
 def _list_silicon(options: argparse.Namespace) -> int:
+    by_path = files()
+    print_infos(_invalid_silicon(by_path))
     listed = [
         (file.board, row)
-        for file in files().values()
+        for file in by_path.values()
         if isinstance(file, SiliconFile) and options.board in {None, file.board}
         for row in file.row
     ]
@@ -398,8 +406,7 @@ def _row_from_options(options: argparse.Namespace) -> SiliconRow:
 
 
 def _check_silicon(options: argparse.Namespace) -> int:
-    broken = [error for error in files().values() if isinstance(error, WorkbenchError)]
-    infos = [*(info for error in broken for info in error.infos), *problems()]
+    infos = [*_invalid_silicon(files()), *problems()]
     by_placement = groups()
     if options.json:
         print_json(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.cli.output import EXIT_DONE, EXIT_FAILED, add_json, print_json
-from workbench.errors import Place, failure
+from workbench.errors import Place, failure, not_written
 from workbench.files import make_output_folder, write_file
 from workbench.pipeline.cache import default_root
 
@@ -349,12 +349,14 @@ def _make(folder: Path) -> None:
     try:
         make_output_folder(folder)
     except OSError as error:
-        raise failure(
-            f"The folder {folder} cannot be created: {error.strerror or error}.",
-            "Choose another folder.",
-            where=Place(kind="file", id=str(folder)),
-            code="folder-not-writable",
-        ) from error
+        raise not_written(folder, error, code="folder-not-writable") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        write_file(path, data)
+    except OSError as error:
+        raise not_written(path, error) from error
 
 
 def _write_outputs(outcome: Outcome, folder: Path) -> list[dict[str, Any]]:
@@ -368,7 +370,7 @@ def _write_outputs(outcome: Outcome, folder: Path) -> list[dict[str, Any]]:
             path = folder / f"sample{number}-output{index}.npy"
             buffer = io.BytesIO()
             np.save(buffer, array)
-            write_file(path, buffer.getvalue())
+            _write(path, buffer.getvalue())
             written.append(
                 {
                     "sample": number,
@@ -390,7 +392,7 @@ def _keep_events(outcome: Outcome, folder: Path | None) -> list[str]:
     if folder is None:
         return ["The runner recorded events (ETDump). Use --out to save them."]
     path = folder / FILE
-    write_file(path, outcome.events)
+    _write(path, outcome.events)
     reader = "python -m executorch.devtools.inspector.inspector_cli --source_time_scale cycles"
     return [(f"Events: {path}. To read them: {reader} --target_time_scale cycles --etdump_path.")]
 

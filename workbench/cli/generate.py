@@ -172,9 +172,18 @@ def _chooser(temperature: float, seed: int) -> Callable[[npt.NDArray[np.float64]
     generator = np.random.default_rng(seed)
 
     def choose(logits: npt.NDArray[np.float64]) -> int:
+        if not np.isfinite(logits.max()):
+            raise failure(
+                "The program gives logits that are no numbers.",
+                "Compare it with the float model: workbench run PROJECT.",
+                Place(kind="option", id="file"),
+                code="logits-not-finite",
+            )
         if temperature == 0:
             return int(logits.argmax())
-        chances = np.exp((logits - logits.max()) / temperature)
+        # A small temperature leaves the likeliest alone.
+        with np.errstate(over="ignore"):
+            chances = np.exp((logits - logits.max()) / temperature)
         return int(generator.choice(len(logits), p=chances / chances.sum()))
 
     return choose

@@ -12,8 +12,8 @@ from workbench import api
 from workbench.cli.output import EXIT_DONE, add_json, add_project, print_json, print_table
 from workbench.deploy.simulators.etdump import events_of
 from workbench.deploy.simulators.etrecord import Computed, located, read_record
-from workbench.errors import Place, failure
-from workbench.files import MAX_PROGRAM_BYTES, make_output_folder, read_limited, write_file
+from workbench.errors import Place, failure, not_written
+from workbench.files import MAX_PROGRAM_BYTES, make_output_folder, read_limited, write_file, write_together
 from workbench.installation import resources
 from workbench.project.store import require_folder
 from workbench.text import listed, plural
@@ -149,11 +149,7 @@ def _script(options: argparse.Namespace) -> int:
     try:
         script.save(options.out)
     except OSError as error:
-        raise failure(
-            f"{options.out} cannot be written: {error.strerror}.",
-            "Choose another file.",
-            code="file-not-writable",
-        ) from error
+        raise not_written(options.out, error) from error
     if options.json:
         print_json({"script": str(options.out), "commands": list(script.commands)})
         return EXIT_DONE
@@ -189,20 +185,12 @@ def add_overlays(verbs: Any) -> None:
 
 def _overlays(options: argparse.Namespace) -> int:
     files = api.overlays(api.open(options.project))
-    rows = []
-    for name, data in files.items():
-        path = options.out / name
-        try:
-            make_output_folder(options.out)
-            write_file(path, data)
-        except OSError as error:
-            raise failure(
-                f"{path} cannot be written: {error.strerror or error}.",
-                "Choose another folder.",
-                Place(kind="file", id=str(path)),
-                code="file-not-writable",
-            ) from error
-        rows.append((name, len(data), _PURPOSES[name.split(".")[-2]]))
+    try:
+        make_output_folder(options.out)
+        write_together({options.out / name: data for name, data in files.items()})
+    except OSError as error:
+        raise not_written(options.out, error) from error
+    rows = [(name, len(data), _PURPOSES[name.split(".")[-2]]) for name, data in files.items()]
     if options.json:
         print_json(
             {
@@ -327,7 +315,10 @@ def _decoders(options: argparse.Namespace) -> int:
     require_folder(path)
     if os.path.exists(path) and not options.force:
         raise failure(f"{path} already exists.", "Add --force to overwrite it.", code="file-exists")
-    write_file(path, files[options.name].read_bytes())
+    try:
+        write_file(path, files[options.name].read_bytes())
+    except OSError as error:
+        raise not_written(path, error) from error
     if options.json:
         print_json({"file": str(path)})
     else:

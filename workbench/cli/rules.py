@@ -20,7 +20,7 @@ from workbench.cli.output import (
     print_json,
     print_table,
 )
-from workbench.errors import Place, failure
+from workbench.errors import not_written
 from workbench.files import write_file
 from workbench.project.model import RULE_CALLS, RuleKind
 from workbench.targets.formats.pass_args import toml_of
@@ -64,13 +64,7 @@ def _write(options: argparse.Namespace) -> int:
     try:
         write_file(options.file, text.encode())
     except OSError as error:
-        place = Place(kind="file", id=str(options.file))
-        raise failure(
-            f"The file cannot be written: {error.strerror}.",
-            "Choose another file.",
-            where=place,
-            code="file-not-writable",
-        ) from error
+        raise not_written(options.file, error) from error
     if options.json:
         print_json({"file": str(options.file), "pass_args": args})
     else:

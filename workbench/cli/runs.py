@@ -22,7 +22,7 @@ from workbench.cli.output import (
     print_json,
     print_table,
 )
-from workbench.errors import ErrorInfo, Place, failure
+from workbench.errors import ErrorInfo, not_written
 from workbench.files import write_file
 from workbench.history.comparison import rules_line
 from workbench.project.gate import FIGURES
@@ -186,12 +186,7 @@ def _write(path: Path, text: str) -> None:
     try:
         write_file(path, text.encode())
     except OSError as error:
-        raise failure(
-            f"{path} cannot be written: {error.strerror or error}.",
-            "Choose another file.",
-            where=Place(kind="file", id=str(path)),
-            code="file-not-writable",
-        ) from error
+        raise not_written(path, error) from error
 
 
 def _print_comparison(comparison: api.Comparison) -> None:
@@ -225,15 +220,7 @@ def add_report(verbs: Any) -> None:
 
 def _report(options: argparse.Namespace) -> int:
     text = api.report(api.open(options.project))
-    try:
-        write_file(options.out, text.encode())
-    except OSError as error:
-        raise failure(
-            f"{options.out} cannot be written: {error.strerror or error}.",
-            "Choose another file with --out.",
-            where=Place(kind="file", id=options.out.name),
-            code="report-not-writable",
-        ) from error
+    _write(options.out, text)
     if options.json:
         print_json({"path": str(options.out.absolute()), "bytes": len(text.encode())})
     else:

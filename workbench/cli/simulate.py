@@ -21,7 +21,7 @@ from workbench.cli.output import (
     print_json,
     print_table,
 )
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, reason_of, write_remedy
 from workbench.files import write_file
 from workbench.npu.inputs import SEED, drawn_inputs, read_samples
 from workbench.npu.tflite_reference import KERNELS, reference_outputs
@@ -398,9 +398,9 @@ def _write_outputs(job: Mapping[str, Any], outputs: Mapping[str, _Array]) -> dic
         write_file(path, buffer.getvalue())
     except OSError as error:
         raise failure(
-            f"{path} cannot be written: {error.strerror or error}.",
-            "Choose another file.",
-            where=Place(kind="option", id="out"),
+            f"{path} cannot be written: {reason_of(error)}.",
+            write_remedy(error, "Choose another folder."),
+            Place(kind="option", id="out"),
             code="file-not-writable",
         ) from error
     return {"out": job["out"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
 from html import escape
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.deploy.emulation.proofs import proofs_of_package
 from workbench.deploy.firmware_files import digest
-from workbench.errors import Place, failure
+from workbench.errors import Place, failure, write_remedy
 from workbench.escaping import in_markdown
-from workbench.files import MAX_PROGRAM_BYTES, read_limited, remove_parts, sync_folder, write_part
+from workbench.files import MAX_PROGRAM_BYTES, read_limited, remove_parts, write_together
 from workbench.results import PackageResult, load_result
 
 if TYPE_CHECKING:
@@ -60,11 +59,11 @@ def deliver(
     try:
         target.mkdir(parents=True, exist_ok=True)
         remove_parts(target)
-        _write_together(target, contents)
+        write_together({target / name: data for name, data in contents.items()}, 0o644)
     except OSError as error:
         raise failure(
             f"Cannot copy the deliverables: {error.strerror or error}.",
-            "They are kept in the cache. Choose another folder.",
+            f"They are kept in the cache. {write_remedy(error, 'Choose another folder.')}",
             Place(kind="file", id=str(target)),
             code="deliverables-not-copied",
         ) from error
@@ -147,46 +146,6 @@ def _manifest_with_verdict(
     }
     named = {**both, **manifest, **parts}
     return f"{json.dumps(named, indent=2)}\n".encode()
-
-
-def _write_together(target: Path, contents: Mapping[str, bytes]) -> None:
-    """Write files so that all of them appear, or none."""
-    parts: dict[Path, Path] = {}
-    saved: dict[Path, Path] = {}
-    placed: list[Path] = []
-    try:
-        for name, data in contents.items():
-            parts[target / name] = write_part(target / name, data, 0o644)
-        for final, part in reversed(parts.items()):
-            # First of all the old manifest goes: what is half replaced has none.
-            if final.exists() or final.is_symlink():
-                saved[final] = part.with_name(f"{part.name.removesuffix('.part')}-old.part")
-                final.rename(saved[final])
-        # A loss of power may not reorder what becomes of the old manifest, the files and the new.
-        sync_folder(target)
-        _rename_parts(target, parts, placed)
-    except BaseException:
-        for final in placed:
-            final.unlink(missing_ok=True)
-        for final, old in reversed(saved.items()):
-            with contextlib.suppress(OSError):
-                old.rename(final)
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-        raise
-    for old in saved.values():
-        with contextlib.suppress(OSError):
-            old.unlink()
-    sync_folder(target)
-
-
-def _rename_parts(target: Path, parts: Mapping[Path, Path], placed: list[Path]) -> None:
-    """Give the files their names, the manifest last; list those that have them."""
-    for final, part in parts.items():
-        if final.name == _MANIFEST:
-            sync_folder(target)
-        part.rename(final)
-        placed.append(final)
 
 
 def _damaged(name: str) -> Exception:

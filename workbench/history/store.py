@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from workbench.errors import ErrorInfo, Place, failure
-from workbench.files import lock_remedy, locked, read_limited, write_file
+from workbench.errors import ErrorInfo, Place, failure, write_remedy
+from workbench.files import locked, read_limited, write_file
 from workbench.history.runs import Run
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class History:
             message=f"The history {self.path.name} {what}. New runs are lost when you close the program.",
             hint="Move the damaged file away."
             if damaged
-            else lock_remedy(error, "Make the folder writable."),
+            else write_remedy(error, "Make the folder writable."),
             where=self._where(),
             details=str(error),
             code=code,

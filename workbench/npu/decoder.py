@@ -74,6 +74,9 @@ class Decoder:
         self._indices, self.caches = inputs[:first], inputs[first:]
         count = len(self.caches)
         fits = len(sizes) in {1, 2} and sizes[0] > 0 and sizes[-1] in {1, sizes[0]} and len(outputs) > count
+        # Logits of one token: their number is that of the tokens.
+        logits = math.prod(outputs[0].shape) if fits else 0
+        fits = logits > 0 and outputs[0].shape[-1:] == (logits,)
         if not fits or not _alike(self.caches, outputs[len(outputs) - count :]):
             given = ", ".join(f"{t.dtype} {list(t.shape)}" for t in inputs)
             raise failure(
@@ -146,7 +149,7 @@ class Decoder:
     def _grid(self, side: str, index: int) -> Grid:
         """Return the grid of an input or output; that of plain numbers if it is not quantized."""
         scale, zero = (self._constants.get(f"{side}{index}_{key}") for key in ("scale", "zp"))
-        return Grid() if scale is None or zero is None else Grid(float(scale), int(zero))
+        return Grid() if scale is None or zero is None or scale <= 0 else Grid(float(scale), int(zero))
 
 
 def _constants(path: Path) -> dict[str, float]:
@@ -155,7 +158,7 @@ def _constants(path: Path) -> dict[str, float]:
     for method in decode(program_bytes(path)).methods:
         if not method.inputs and len(method.outputs) == 1 and not method.calls:
             (value,) = (method.values[i] for i in method.outputs)
-            if isinstance(value.content, int | float):
+            if isinstance(value.content, int | float) and math.isfinite(value.content):
                 numbers[method.name] = float(value.content)
     return numbers
 

@@ -102,13 +102,11 @@ class Cache:
         Raises:
             WorkbenchError: the disk is full or not writable, or other users can change the folder.
         """
+        self.refuse_foreign()
         try:
             temporary = self._temporary()
         except OSError as error:
             raise _no_room(self.root, error) from error
-        if is_open_to_others(self.root):
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise _open_to_others(self.root)
         try:
             yield temporary
             self._seal(temporary, key)
@@ -119,6 +117,15 @@ class Cache:
             raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
+
+    def refuse_foreign(self) -> None:
+        """Refuse to write into a folder that other users can change.
+
+        Raises:
+            WorkbenchError: they can.
+        """
+        if is_open_to_others(self.root):
+            raise _open_to_others(self.root)
 
     def study_folder(self, key: str) -> Path:
         """Return the folder for the results of a study, whether it exists or not."""
@@ -134,7 +141,11 @@ class Cache:
         The limit covers results, study results and statistics indices. Recent study results are
         kept. Temporary folders of interrupted writers are removed after a day. Times that are ahead
         of the clock were written before it was set back: they count as old.
+
+        Nothing is removed from a folder that other users can change: a link there may lead anywhere.
         """
+        if is_open_to_others(self.root):
+            return 0
         for stale in (self.root / "partial").glob("*"):
             with suppress(OSError):
                 if abs(time.time() - stale.stat().st_mtime) > _STALE_S:

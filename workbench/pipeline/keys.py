@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
-from workbench.files import file_digest, make_private_folder, read_limited, write_file
+from workbench.files import file_digest, is_open_to_others, make_private_folder, read_limited, write_file
 from workbench.ids import StageId
 from workbench.project import sources
 
@@ -45,7 +45,7 @@ class Digests:
         self._memory = memory
         self._known: dict[str, tuple[State, str]] = {}
         self._changed = False
-        if memory is not None and memory.exists():
+        if memory is not None and memory.exists() and not _is_foreign(memory):
             try:
                 raw = json.loads(read_limited(memory, _MAX_MEMORY_BYTES))
                 self._known = {
@@ -84,8 +84,8 @@ class Digests:
         return self._known[str(path.absolute())][0]
 
     def remember(self) -> None:
-        """Write new digests to disk; write errors are ignored."""
-        if self._memory is None or not self._changed:
+        """Write new digests to disk, unless other users can change the folder; write errors are ignored."""
+        if self._memory is None or not self._changed or _is_foreign(self._memory):
             return
         try:
             make_private_folder(self._memory.parent)
@@ -93,6 +93,10 @@ class Digests:
             self._changed = False
         except OSError:
             return
+
+
+def _is_foreign(memory: Path) -> bool:
+    return is_open_to_others(memory) or is_open_to_others(memory.parent)
 
 
 @dataclass(frozen=True)

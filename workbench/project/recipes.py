@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.errors import Place, failure
-from workbench.files import write_file
 from workbench.installation import resources
 from workbench.project import edits
 from workbench.project.model import (
@@ -22,7 +20,7 @@ from workbench.project.model import (
     Tokenization,
     Verification,
 )
-from workbench.project.store import save
+from workbench.project.store import save_new
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -190,30 +188,12 @@ def begin(recipe: Recipe, path: Path, choice: Choice = Choice(), *, overwrite: b
     for role, name in recipe.files.items():
         beside[role] = path.with_name(f"{path.stem}_{role}{Path(name).suffix}")
         files[beside[role]] = (_FOLDER / name).read_bytes()
-    there = [file.name for file in (path, *files) if os.path.exists(file)]
-    if there and not overwrite:
-        raise failure(
-            f"Already exists: {', '.join(there)}.",
-            "Choose another name or folder.",
-            Place(kind="file", id=str(path)),
-            code="file-exists",
-        )
     project = _project(recipe, path.stem, code, beside)
     options = TargetChoice(id=recipe.target, options=chosen.options)
     project = project.model_copy(update={"target": options})
     for kind, match, config in chosen.rules:
         project = edits.assign(project, kind, match, config)
-    try:
-        for file, content in files.items():
-            write_file(file, content)
-    except OSError as error:
-        raise failure(
-            f"{path.parent} cannot be written: {error.strerror or error}.",
-            "Choose another folder.",
-            where=Place(kind="file", id=str(path.parent)),
-            code="folder-not-writable",
-        ) from error
-    save(project, path)
+    save_new(project, path, files, overwrite=overwrite)
     return project
 
 

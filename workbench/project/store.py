@@ -8,15 +8,24 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, invalid_values, reason_of
-from workbench.files import is_text, lock_remedy, locked, read_limited, remove_parts, write_file
+from workbench.errors import (
+    ErrorInfo,
+    Place,
+    WorkbenchError,
+    failure,
+    invalid_values,
+    not_written,
+    reason_of,
+    write_remedy,
+)
+from workbench.files import is_text, locked, read_limited, remove_parts, write_file, write_together
 from workbench.project.configs import PRESETS_BY_ID, is_reference, without_origins
 from workbench.project.model import PROJECT_VERSION, Project
 
@@ -190,6 +199,20 @@ def save(project: Project, path: Path) -> None:
     Raises:
         WorkbenchError: no permission, no space, no such folder; the old file is unchanged.
     """
+    _refuse_read_only(path)
+    require_folder(path)
+    try:
+        write_file(path, dump(project).encode())
+    except OSError as error:
+        raise failure(
+            f"The project could not be saved: {error.strerror or error}.",
+            write_remedy(error, "Save it in another folder."),
+            Place(kind="file", id=str(path)),
+            code="project-not-saved",
+        ) from error
+
+
+def _refuse_read_only(path: Path) -> None:
     if os.path.exists(path) and not is_writable(path):
         raise failure(
             f"{path.name} is read-only.",
@@ -197,16 +220,33 @@ def save(project: Project, path: Path) -> None:
             Place(kind="file", id=str(path)),
             code="project-read-only",
         )
-    require_folder(path)
-    try:
-        write_file(path, dump(project).encode())
-    except OSError as error:
+
+
+def save_new(project: Project, path: Path, files: Mapping[Path, bytes], *, overwrite: bool = False) -> None:
+    """Write a project with the files that it names: all of them, or none.
+
+    Args:
+        project: The project.
+        path: Its file.
+        files: The other files, beside it.
+        overwrite: Whether existing files may be replaced.
+
+    Raises:
+        WorkbenchError: a file exists or cannot be written.
+    """
+    there = [file for file in (path, *files) if os.path.exists(file)]
+    if there and not overwrite:
         raise failure(
-            f"The project could not be saved: {error.strerror or error}.",
-            "Save it in another folder. The window keeps your changes.",
+            f"Already exists: {', '.join(file.name for file in there)}.",
+            "Choose another name or folder.",
             Place(kind="file", id=str(path)),
-            code="project-not-saved",
-        ) from error
+            code="file-exists",
+        )
+    _refuse_read_only(path)
+    try:
+        write_together({**files, path: dump(project).encode()})
+    except OSError as error:
+        raise not_written(path.parent, error, code="folder-not-writable") from error
 
 
 @contextmanager
@@ -226,7 +266,7 @@ def editing(path: Path) -> Iterator[None]:
         except OSError as error:
             raise failure(
                 f"The project cannot be changed: {error.strerror or error}.",
-                lock_remedy(error, "Another process may be changing it. Try again."),
+                write_remedy(error, "Another process may be changing it. Try again."),
                 Place(kind="file", id=str(path)),
                 code="project-busy",
             ) from error

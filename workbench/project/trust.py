@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from workbench.errors import ErrorInfo, Place, TrustRequiredError, failure
-from workbench.files import lock_remedy, locked, make_private_folder, read_limited, write_file
+from workbench.errors import ErrorInfo, Place, TrustRequiredError, failure, write_remedy
+from workbench.files import locked, make_private_folder, read_limited, write_file
 from workbench.installation import config_folder
 from workbench.operating_system import IS_WINDOWS, is_own
 from workbench.project.opened import OpenProject
@@ -110,7 +110,7 @@ class TrustStore:
         except OSError as error:
             raise failure(
                 f"The list of trusted code cannot be written: {error.strerror or error}.",
-                lock_remedy(error, f"Make {self._path.parent} writable."),
+                write_remedy(error, f"Make {self._path.parent} writable."),
                 Place(kind="file", id=str(self._path)),
                 code="trust-not-saved",
             ) from error

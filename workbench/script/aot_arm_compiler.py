@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from workbench.deploy.firmware_files import file_stem
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.escaping import in_python_docstring
-from workbench.files import write_file
 from workbench.project import edits
 from workbench.project.configs import A8W8
 from workbench.project.model import DataSource, ModelSource, Project, TargetChoice
 from workbench.project.opened import OpenProject
-from workbench.project.store import save
+from workbench.project.store import save_new
 from workbench.script import demand_arm
 from workbench.script.model_and_data import data_part, model_part
 from workbench.targets import target_of
@@ -259,26 +258,8 @@ def write_taken(taken: Taken, project: Path, *, overwrite: bool = False) -> None
     Raises:
         WorkbenchError: a file exists or cannot be written.
     """
-    files = {project.parent / name: text for name, text in taken.files.items()}
-    there = [path.name for path in (project, *files) if path.exists()]
-    if there and not overwrite:
-        raise failure(
-            f"Already exists: {', '.join(there)}.",
-            "Choose another name or folder.",
-            Place(kind="file", id=str(project)),
-            code="file-exists",
-        )
-    try:
-        for path, text in files.items():
-            write_file(path, text.encode())
-    except OSError as error:
-        raise failure(
-            f"{project.parent} cannot be written: {error.strerror or error}.",
-            "Choose another folder.",
-            where=Place(kind="file", id=str(project.parent)),
-            code="folder-not-writable",
-        ) from error
-    save(taken.project, project)
+    files = {project.parent / name: text.encode() for name, text in taken.files.items()}
+    save_new(taken.project, project, files, overwrite=overwrite)
 
 
 _MOST_SAMPLES = 1000

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from workbench.files import read_limited, remove_parts, write_file
+from workbench.errors import not_written
+from workbench.files import is_open_to_others, read_limited, remove_parts, write_file
 from workbench.ids import StudyId
 from workbench.pipeline.plan import Plan, part_inputs, plan
 from workbench.project.frozen import Frozen
@@ -82,8 +83,18 @@ def study_folder(cache: Cache, key: str) -> Path:
     return cache.study_folder(key)
 
 
+def is_foreign(folder: Path) -> bool:
+    """Return whether other users can change the folder of a study, that of all studies, or the cache."""
+    return any(map(is_open_to_others, (folder, folder.parent, folder.parent.parent)))
+
+
 def load_study(kind: type[Document], folder: Path) -> Document | None:
-    """Return the results of a study so far; None if there are none or they are unreadable."""
+    """Return the results of a study so far.
+
+    None if there are none, they are unreadable, or other users can change them.
+    """
+    if is_foreign(folder):
+        return None
     try:
         return kind.model_validate_json(read_limited(folder / DOCUMENT_FILE, _MAX_BYTES))
     except (OSError, ValidationError):
@@ -91,10 +102,18 @@ def load_study(kind: type[Document], folder: Path) -> Document | None:
 
 
 def save_study(document: Frozen, folder: Path) -> None:
-    """Write the results of a study atomically."""
-    folder.mkdir(parents=True, exist_ok=True)
-    remove_parts(folder)
-    write_file(folder / DOCUMENT_FILE, document.model_dump_json().encode())
+    """Write the results of a study atomically.
+
+    Raises:
+        WorkbenchError: they cannot be written; those that were written before are there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_parts(folder)
+        write_file(folder / DOCUMENT_FILE, document.model_dump_json().encode())
+    except OSError as error:
+        otherwise = "Make the folder writable. What was written before is kept."
+        raise not_written(folder / DOCUMENT_FILE, error, otherwise, "study-not-written") from error
 
 
 class Culprit(Frozen):

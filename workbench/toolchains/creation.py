@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench import interpreter
-from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import lock_remedy, locked, make_private_folder
+from workbench.errors import Place, WorkbenchError, failure, write_remedy
+from workbench.files import locked, make_private_folder
 from workbench.installation import data_folder
 from workbench.operating_system import end_group
 from workbench.process_guard import guarded
@@ -87,7 +87,7 @@ def create(name: str, spec: str, report: Callable[[str], None]) -> Toolchain:
             shutil.rmtree(folder, ignore_errors=True)
             return _created(name, wanted, folder, report)
     except OSError as error:
-        raise _failed(f"{error.strerror or error}.", lock_remedy(error, ""), str(error)) from error
+        raise _failed(f"{error.strerror or error}.", write_remedy(error, ""), str(error)) from error
 
 
 def _created(name: str, packages: Sequence[str], folder: Path, report: Callable[[str], None]) -> Toolchain:

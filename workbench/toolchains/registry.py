@@ -11,15 +11,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from workbench import toolchain_versions
-from workbench.errors import Place, WorkbenchError, failure
-from workbench.files import (
-    is_open_to_others,
-    lock_remedy,
-    locked,
-    make_private_folder,
-    read_limited,
-    write_file,
-)
+from workbench.errors import Place, WorkbenchError, failure, write_remedy
+from workbench.files import is_open_to_others, locked, make_private_folder, read_limited, write_file
 from workbench.installation import config_folder
 from workbench.project.frozen import Frozen
 from workbench.toolchains.probe import Probed, interpreter_in, probe, problems_of
@@ -239,7 +232,7 @@ def _change(change: Callable[[dict[str, Toolchain]], dict[str, Toolchain]]) -> N
     except OSError as error:
         raise failure(
             f"The list of toolchains cannot be written: {error.strerror or error}.",
-            lock_remedy(error, "Make the configuration folder writable, and free space on its disk."),
+            write_remedy(error, "Make the configuration folder writable."),
             Place(kind="file", id=_path().name),
             code="toolchains-unwritable",
         ) from error

@@ -1,6 +1,7 @@
 """Studies whose stored results are forged, whose workers are killed, or whose engine is."""
 
 import os
+import resource
 import signal
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from workbench.engine_process import EngineProcess
 from workbench.pipeline.plan import plan
 from workbench.project.opened import OpenProject
 from workbench.project.trust import named_code
-from workbench.protocol import EngineExit, JobFinished, Ready, RunStudy, StudyProgress
+from workbench.protocol import EngineExit, JobFinished, Ready, RunStudy, StageFailed, StudyProgress
 from workbench.studies import documents
 from workbench.studies.documents import load_study, study_folder, study_key
 from workbench.studies.search import Candidate, SearchResult
@@ -46,7 +47,7 @@ def test_that_forged_candidates_of_a_search_do_not_stop_it(engine):
 
 
 def searching(engine, made, trials, on_progress, **options):
-    """Run a search on an engine process of its own; return how it ended."""
+    """Run a search on an engine process of its own; return how it ended: a code where it failed."""
     command = RunStudy(
         job="kill",
         study="search",
@@ -65,8 +66,10 @@ def searching(engine, made, trials, on_progress, **options):
                 process.send(command)
             case StudyProgress():
                 on_progress(process, event)
+            case StageFailed():
+                ended = event.infos[0].code
             case JobFinished():
-                ended = event.outcome
+                ended = event.outcome if event.outcome != "failed" else ended
                 process.stop()
             case EngineExit():
                 break
@@ -122,3 +125,23 @@ def test_that_killing_a_worker_of_a_search_loses_no_candidate(engine):
     found = load_study(SearchResult, kept(engine, made))
     assert len(found.candidates) == 5
     assert not any(candidate.problem for candidate in found.candidates)
+
+
+@pytest.mark.slow
+def test_that_a_disk_that_fills_up_ends_a_search_in_a_sentence_and_loses_no_candidate(engine):
+    made = project("small", **CALIBRATED)
+    sizes = []
+
+    def fill(process, event):
+        if event.done == 2 and not sizes:
+            sizes.append((kept(engine, made) / "study.json").stat().st_size)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (sizes[0], -1))
+
+    assert searching(engine, made, 4, fill) in {"study-not-written", "cache-not-writable"}
+    assert sizes
+    before = load_study(SearchResult, kept(engine, made)).candidates
+    assert len(before) >= 2
+    assert searching(engine, made, 4, lambda *_: None) == "done"
+    found = load_study(SearchResult, kept(engine, made)).candidates
+    assert found[: len(before)] == before
+    assert len(found) == 4

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -23,8 +26,8 @@ from ui.shell.target_controller import TargetDialog
 from ui.state.assigner import refusal
 from ui.state.export_check import ASKS
 from ui.state.settings import Settings
-from workbench.deploy.simulators.discovery import load_settings
-from workbench.errors import ErrorInfo
+from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
+from workbench.errors import SYSTEM_REMEDIES, ErrorInfo
 from workbench.pipeline.cache import Cache
 from workbench.project.configs import A16W8, QuantConfig
 from workbench.project.model import TargetChoice
@@ -252,6 +255,30 @@ def test_that_trust_can_be_revoked(parent, qapp, tmp_path, qtbot):
     qtbot.mouseClick(dialog.revoke, Qt.MouseButton.LeftButton)
     assert trust.granted() == {}
     assert dialog.trusted.count() == 0
+    dialog.reject()
+
+
+def test_that_preferences_tell_what_a_full_disk_does_not_take(opened, qtbot, monkeypatch, notices, tmp_path):
+    trust = opened.trust
+    trust.grant(Code(places={str(tmp_path): "ab"}), "digits.qwb")
+    save_settings(MachineSettings(timeout_s=120.0))
+    opened.frame.show_preferences()
+    dialog = opened.window.findChild(PreferencesDialog)
+    qtbot.waitUntil(lambda: dialog.used.text().startswith("Cache size"))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("workbench.files.os.fsync", full)
+        dialog.trusted.setCurrentRow(0)
+        qtbot.mouseClick(dialog.revoke, Qt.MouseButton.LeftButton)
+        dialog.time_limit.setValue(45)
+        dialog.time_limit.editingFinished.emit()
+    remedies = {notices.take(name).hint for name in ("trusted code", "machine.json")}
+    assert remedies == {SYSTEM_REMEDIES[errno.ENOSPC]}
+    assert list(trust.granted()) == [str(tmp_path)]
+    assert load_settings().timeout_s == 120.0
     dialog.reject()
 
 

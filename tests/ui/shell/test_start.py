@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.for_each import for_each
+from ui.__main__ import main
 from ui.shell.app import Workbench
 from ui.shell.start import show_frame
 
@@ -140,3 +143,15 @@ start.ready.connect(change)
     left = {path.name for path in project_file.parent.iterdir() if path.name.startswith(".")}
     assert not any(name.endswith(".lock") for name in left), left
     assert any("autosave" in name for name in left), left
+
+
+@for_each("low", ("", "Raise the limits of this shell: memory 390 MiB (ulimit -v)."))
+def test_that_low_limits_are_told_before_they_end_the_window(low, monkeypatch, capsys):
+    monkeypatch.setattr("workbench.system_limits.remedy", lambda: low)
+    monkeypatch.setattr("ui.shell.start.run", lambda _: 0)
+    monkeypatch.setenv("QT_QPA_PLATFORM", "offscreen")
+    try:
+        assert main([]) == 0
+    finally:
+        gc.enable()
+    assert capsys.readouterr().err == (f"note: The window may end at any time. {low}\n" if low else "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 
@@ -11,9 +13,10 @@ from PySide6.QtCore import QTimer
 
 from tests.fakes.projects import make_project, write_project
 from tests.problems import refused
+from ui.state import project_files
 from ui.state.document import ChangedOnDiskError, Document
 from ui.state.project_files import AUTOSAVE_SUFFIX, ProjectInUseError, left_behind
-from workbench.errors import failure
+from workbench.errors import SYSTEM_REMEDIES, failure
 from workbench.project import edits, store
 from workbench.project.model import TargetChoice
 from workbench.project.opened import OpenProject
@@ -208,6 +211,32 @@ def test_that_a_failed_save_loses_nothing(document, project_file, monkeypatch):
         document.save()
     assert document.modified
     assert document.project.rules[-1].match == "stem"
+
+
+def test_that_changes_that_are_not_kept_are_told_once_and_kept_when_there_is_space(
+    document, project_file, monkeypatch
+):
+    document.open(project_file)
+    told = []
+    document.autosave_refused.connect(told.append)
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(project_files, "write_file", full)
+        document.apply("Set stem", set_stem)
+        document.autosave()
+        document.autosave()
+    assert [error.codes for error in told] == [("autosave-not-written",)]
+    assert told[0].infos[0].hint == SYSTEM_REMEDIES[errno.ENOSPC]
+    document.autosave()
+    assert len(told) == 1
+    assert any(AUTOSAVE_SUFFIX in path.name for path in project_file.parent.rglob("*"))
+    with monkeypatch.context() as patch:
+        patch.setattr(project_files, "write_file", full)
+        document.autosave()
+    assert len(told) == 2
 
 
 def test_that_saving_elsewhere_keeps_pointing_at_the_same_files(document, project_file, tmp_path):

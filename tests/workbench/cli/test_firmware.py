@@ -8,15 +8,19 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tests.problems import refused as refused_problem
 from workbench import cli
-from workbench.deploy.emulation import qemu
+from workbench.deploy.emulation import firmware_project, qemu
 from workbench.deploy.emulation.firmware_elf import FirmwareElf
 from workbench.deploy.emulation.proofs import proofs_of
-from workbench.errors import WorkbenchError
+from workbench.errors import Place, WorkbenchError
+from workbench.tool_output import ToolOutput
 
 PROGRAMS = Path(__file__).parents[2] / "data" / "programs"
 PROGRAM = PROGRAMS / "integer" / "u55" / "program.pte"
@@ -246,3 +250,37 @@ def test_that_names_with_signs_of_their_own_are_built(tmp_path):
     words = ["build", folder, "--driver", driver, "--cmsis", driver / "cmsis"]
     assert cli.main(["firmware", *map(str, words)]) == 0
     assert (folder / "firmware.elf").stat().st_size
+
+
+def test_that_a_machine_without_room_for_its_memory_is_not_started(monkeypatch):
+    """A write without room would kill QEMU, and look like a fault of the firmware."""
+    room = {"/dev/shm": 1 << 20, tempfile.gettempdir(): 3 << 30}
+    monkeypatch.setattr(qemu.os.path, "isdir", lambda _: True)
+    monkeypatch.setattr(qemu.shutil, "disk_usage", lambda folder: SimpleNamespace(free=room[folder]))
+    assert qemu._roomy_folder() == tempfile.gettempdir()
+    room["/dev/shm"] = 3 << 30
+    assert qemu._roomy_folder() == "/dev/shm"
+    room.update(dict.fromkeys(room, 1 << 30))
+    with refused_problem("emulation-without-room"):
+        qemu._roomy_folder()
+
+
+def test_that_a_machine_that_a_signal_ends_is_no_fault_of_the_firmware(tmp_path):
+    machine = qemu.Qemu.__new__(qemu.Qemu)
+    machine._folder = tmp_path
+    machine.process = subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+    with refused_problem("emulation-ended"):
+        machine.exit_code()
+    machine.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(7)"])
+    assert machine.exit_code() == 7
+
+
+def test_that_a_linked_file_without_end_is_refused(monkeypatch, tmp_path):
+    def linked(words, _limit):
+        with open(words[words.index("-o") + 1], "wb") as file:
+            file.truncate(1 << 31)
+        return ToolOutput("", 0)
+
+    monkeypatch.setattr(firmware_project, "tool_output", linked)
+    with refused_problem("firmware-build-failed"):
+        firmware_project._run(["gcc"], [], Place(kind="file", id=str(tmp_path)))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 
 import pytest
 
@@ -165,3 +166,12 @@ def test_that_a_program_alone_is_remembered_for_the_board_of_its_result(compiled
     save_result(result_of("lower").model_copy(update={"board": "corstone-300"}), folder)
     (row,) = silicon.read(api.remember_program(b"a program", "net", report)).row
     assert (row.kind, row.ratio) == ("fvp", 1.2)
+
+
+def test_that_a_file_that_cannot_be_read_is_told_where_rows_are_listed(capsys):
+    silicon.own_folder().mkdir(parents=True, exist_ok=True)
+    os.mkfifo(silicon.own_folder() / "pipe.toml")
+    assert main(["silicon", "list"]) == 0
+    told = capsys.readouterr()
+    assert "pipe.toml" in told.err
+    assert "alif-kws-he" in told.out

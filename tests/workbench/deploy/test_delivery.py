@@ -10,10 +10,10 @@ import pytest
 
 from tests.for_each import for_each
 from tests.problems import refused
+from workbench import files
 from workbench.analysis.accuracy import AccuracyData, AccuracyResult
 from workbench.analysis.answers import Answers
 from workbench.analysis.gate import Execution, GateResult, Limit
-from workbench.deploy import delivery
 from workbench.deploy.delivery import deliver, stated_files
 from workbench.errors import WorkbenchError
 from workbench.results import Deliverable, PackageResult, load_result, save_result
@@ -192,7 +192,7 @@ def test_that_the_manifest_appears_when_all_other_files_are_on_the_disk(packaged
     def sync(folder):
         synced.append({path.name for path in folder.iterdir() if path.suffix != ".part"})
 
-    monkeypatch.setattr(delivery, "sync_folder", sync)
+    monkeypatch.setattr(files, "sync_folder", sync)
     deliver(packaged, out, RIGHT)
     assert synced == [set(), set(PAGES), {*PAGES, "manifest.json"}]
 

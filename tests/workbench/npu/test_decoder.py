@@ -1,11 +1,15 @@
 """A decoder reads its prompt call by call, writes until its context is full, and refuses the rest."""
 
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tests.for_each import for_each
 from tests.problems import refused
-from workbench.npu.decoder import Grid, written
+from workbench.npu import decoder as decoder_module
+from workbench.npu.decoder import Decoder, Grid, written
 
 
 class Counting:
@@ -80,3 +84,39 @@ def test_that_caches_of_another_grid_stand_for_the_same_values(dtype):
 
 def test_that_values_beyond_a_grid_are_at_its_ends():
     assert Grid(0.1, 0).numbers(np.array([-99.0, 99.0]), np.dtype(np.int8)).tolist() == [-128, 127]
+
+
+def tensor(*shape, dtype="float32"):
+    return SimpleNamespace(shape=shape, dtype=dtype)
+
+
+def decoder_of(monkeypatch, outputs, constants=MappingProxyType({})):
+    """Return the decoder that a program of somebody else makes, with methods that give constants."""
+    token = tensor(1, 1, dtype="int32")
+    program = SimpleNamespace(inputs=[token, tensor(4, dtype="int8")], outputs=outputs)
+    values = ((name, SimpleNamespace(content=content)) for name, content in constants.items())
+    methods = [
+        SimpleNamespace(name=name, inputs=(), outputs=(0,), calls=(), values=(value,))
+        for name, value in values
+    ]
+    monkeypatch.setattr(decoder_module, "load", lambda _: program)
+    monkeypatch.setattr(decoder_module, "program_bytes", lambda _: b"")
+    monkeypatch.setattr(decoder_module, "decode", lambda _: SimpleNamespace(methods=methods))
+    return Decoder(Path("other.pte"), "other.pte", None)
+
+
+@for_each("shape", [(), (2, 256), (1, 2, 256), (0,), (1, 0)])
+def test_that_a_program_with_other_logits_than_those_of_a_token_is_no_decoder(shape, monkeypatch):
+    cache = tensor(4, dtype="int8")
+    with refused("program-not-decoder"):
+        decoder_of(monkeypatch, [tensor(*shape), cache])
+    assert decoder_of(monkeypatch, [tensor(1, 1, 256), cache]).vocabulary == 256
+
+
+@for_each("number", [float("nan"), float("inf"), -float("inf"), 0, -1.5, 2**63 - 1])
+def test_that_constants_of_a_program_that_are_no_grid_are_none(number, monkeypatch):
+    names = ("input1_scale", "input1_zp", "output0_scale", "output0_zp", "get_max_context_len")
+    outputs = [tensor(1, 256, dtype="int8"), tensor(4, dtype="int8")]
+    decoder = decoder_of(monkeypatch, outputs, dict.fromkeys(names, number))
+    assert np.isfinite(decoder.carried[0]).all()
+    assert decoder.context in {None, 0, -1, 2**63}

@@ -105,6 +105,23 @@ def test_that_a_damaged_memory_is_forgotten(file, tmp_path, text):
     assert Digests(memory).of(file) == digest(b"one")
 
 
+def test_that_a_memory_that_others_can_change_is_not_believed(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(keys, "_RECENT_NS", 0)
+    memory = tmp_path / "cache" / "digests.json"
+    state = list(keys.state_of(file))
+    memory.parent.mkdir()
+    forged = json.dumps({str(file): [state, "f" * 64]})
+    memory.write_text(forged)
+    assert Digests(memory).of(file) == "f" * 64
+    for changed in (memory, memory.parent):
+        changed.chmod(0o777)
+        digests = Digests(memory)
+        assert digests.of(file) == digest(b"one")
+        digests.remember()
+        assert memory.read_text() == forged
+        changed.chmod(0o700)
+
+
 def test_that_a_memory_that_cannot_be_written_is_no_harm(file, tmp_path):
     digests = Digests(file / "below a file" / "digests.json")
     digests.of(file)

@@ -16,7 +16,7 @@ from ui.features.graph.paint_headers import READABLE, HeaderPainter
 from ui.features.graph.paint_overlays import ChromePainter
 from ui.features.graph.palette import Palette
 from ui.features.graph.picture import FAR, MANY, TINY
-from workbench.errors import Place, failure
+from workbench.errors import not_written
 from workbench.files import write_file
 
 if TYPE_CHECKING:
@@ -294,14 +294,4 @@ def _write(path: Path, buffer: QBuffer) -> None:
     try:
         write_file(path, bytes(buffer.data().data()))
     except OSError as error:
-        raise _unwritable(path) from error
-
-
-def _unwritable(path: Path) -> Exception:
-    place = Place(kind="file", id=path.name)
-    return failure(
-        f"'{path.name}' cannot be written.",
-        "Choose a folder you may write to.",
-        place,
-        code="picture-not-writable",
-    )
+        raise not_written(path, error, code="picture-not-writable") from error

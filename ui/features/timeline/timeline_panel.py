@@ -20,7 +20,7 @@ from ui.state.model_index import inside
 from ui.state.selection import Selected
 from workbench.analysis.timeline import CpuStop, Timeline, is_trace_of, timeline
 from workbench.deploy.firmware_files import file_stem
-from workbench.errors import WorkbenchError, failure
+from workbench.errors import WorkbenchError, not_written
 from workbench.files import write_file
 from workbench.graph.labels import operator_name
 from workbench.graph.snapshot import GraphSnapshot
@@ -293,8 +293,7 @@ class TimelinePanel(ResultPanel):
         try:
             write_file(target, trace(opened, self._lowered.value, self.plot.timeline))
         except OSError as error:
-            message = f"{target} cannot be written: {error.strerror or error}."
-            self.context.notices.error(failure(message, "Choose another folder.", code="file-not-writable"))
+            self.context.notices.error(not_written(target, error))
         except WorkbenchError as error:
             self.context.notices.error(error)
         else:

@@ -17,8 +17,8 @@ import numpy as np
 
 from workbench.deploy.emulation.npu_device import CORSTONE_300
 from workbench.deploy.emulation.prover import delegates_of
-from workbench.errors import Place, failure, reason_of
-from workbench.files import MAX_TEXT_BYTES, make_output_folder, read_limited, write_file
+from workbench.errors import Place, failure, not_written, reason_of
+from workbench.files import MAX_TEXT_BYTES, make_output_folder, read_limited, write_file, write_together
 from workbench.installation import resources
 from workbench.tool_output import ToolOutput, tool_output
 
@@ -32,6 +32,7 @@ SETTINGS, ELF = "firmware.json", "firmware.elf"
 _TEMPLATES = ("main.c", "mps3_an547.ld")
 _CPU = ("-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard", "-O2", "-g", "-Wall")
 _BUILD_S = 300
+_MAX_ELF_BYTES = 256 << 20
 _TARGET = re.compile(r"ethos-u(55|65|85)-[0-9]{1,5}")
 _SRAM_BYTES = CORSTONE_300[0].size
 _HEADER = """/* Generated: the delegates of {name}, for {target}, and their tensors in scratch. */
@@ -112,12 +113,12 @@ def write_project(program: Path, folder: Path, *, seed: int = 1) -> list[Path]:
         seed: Of the inputs, which are drawn.
 
     Raises:
-        WorkbenchError: the program has no delegate, or a file cannot be written.
+        WorkbenchError: the program has no delegate, or the folder is a link or cannot be written.
     """
     delegates = delegates_of(program)
     target = delegates[0].target
     draw = np.random.default_rng(seed)
-    parts = _Parts(folder)
+    parts = _Parts()
     rows = [parts.row(delegate, draw) for delegate in delegates]
     scratch = max(delegate.scratch_bytes for delegate in delegates)
     fast = max(1, *(delegate.fast_bytes for delegate in delegates))
@@ -135,42 +136,29 @@ def write_project(program: Path, folder: Path, *, seed: int = 1) -> list[Path]:
     memory = "SRAM" if scratch + fast + 64 <= _SRAM_BYTES else "DDR"
     for name in _TEMPLATES:
         text = (resources() / "firmware" / name).read_text("utf-8")
-        parts.write(name, text.replace("SCRATCH_MEMORY", memory).encode())
-    parts.write("program.h", header.encode())
-    parts.write("program.S", "".join(parts.sections).encode())
+        parts.files[name] = text.replace("SCRATCH_MEMORY", memory).encode()
+    parts.files["program.h"] = header.encode()
+    parts.files["program.S"] = "".join(parts.sections).encode()
     settings = {"target": target, "program": str(program.absolute()), "scratch": memory}
-    parts.write(SETTINGS, json.dumps(settings, indent=1).encode())
-    return parts.files
+    parts.files[SETTINGS] = json.dumps(settings, indent=1).encode()
+    try:
+        make_output_folder(folder)
+        write_together({folder / name: data for name, data in parts.files.items()})
+    except OSError as error:
+        raise not_written(folder, error) from error
+    return [folder / name for name in parts.files]
 
 
 class _Parts:
     """The files of a project, and the lines that name their contents."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.files: list[Path] = []
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
         self.declarations: list[str] = []
         self.sections: list[str] = []
 
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file.
-
-        Raises:
-            WorkbenchError: it cannot be written, or the folder is a link.
-        """
-        path = self._folder / name
-        try:
-            make_output_folder(self._folder)
-            write_file(path, data)
-        except OSError as error:
-            raise failure(
-                f"{path} cannot be written: {reason_of(error)}.", "Choose another folder.",
-                Place(kind="file", id=str(path)), code="file-not-writable",
-            ) from error  # fmt: skip
-        self.files.append(path)
-
     def row(self, delegate: Delegate, draw: np.random.Generator) -> str:
-        """Write the blocks of a delegate and drawn inputs with their outputs; return its row."""
+        """Add the blocks of a delegate and drawn inputs with their outputs; return its row."""
         machine, n = delegate.machine, delegate.index
         inputs = [draw.integers(0, 256, port.bytes, np.uint8) for port in machine.inputs]
         values = [*inputs, *machine.run(inputs).outputs]
@@ -190,7 +178,7 @@ class _Parts:
         )
 
     def _block(self, name: str, data: bytes) -> None:
-        self.write(f"{name}.bin", data or b"\0")
+        self.files[f"{name}.bin"] = data or b"\0"
         self.declarations.append(f"extern const uint8_t {name}[];")
         self.sections.append(
             f'.section .npu_constants.{name},"a"\n.balign 32\n.global {name}\n'
@@ -235,8 +223,7 @@ def build_project(
     try:
         write_file(folder / ELF, linked)
     except OSError as error:
-        text = f"{folder / ELF} cannot be written: {reason_of(error)}."
-        raise failure(text, "Free its name.", place, code="file-not-writable") from error
+        raise not_written(folder / ELF, error, "Free its name.") from error
     return folder / ELF
 
 
@@ -249,10 +236,14 @@ def _run(words: Sequence[str], flags: Sequence[str], place: Place) -> tuple[Tool
         linked = Path(folder, ELF)
         try:
             done = tool_output([*words, "-o", str(linked), *flags], _BUILD_S)
-            return done, linked.read_bytes() if done.code == 0 else b""
         except OSError as error:
             text = f"{words[0]} cannot be started: {reason_of(error)}"
             raise failure(text, "", place, code="arm-compiler-missing") from error
+        try:
+            return done, read_limited(linked, _MAX_ELF_BYTES) if done.code == 0 else b""
+        except OSError as error:
+            text = f"The linked firmware cannot be read: {reason_of(error)}."
+            raise failure(text, "", place, code="firmware-build-failed") from error
 
 
 def _remedy(text: str) -> str:

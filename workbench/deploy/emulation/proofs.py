@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
-from workbench.errors import Place, failure, reason_of
+from workbench.errors import Place, failure, reason_of, write_remedy
 from workbench.files import (
     MAX_TEXT_BYTES,
     file_digest,
@@ -112,7 +112,7 @@ def keep_proof(elf: Path, program: Path, proof: Proof) -> KeptProof | None:
     except OSError as error:
         raise failure(
             f"The proof cannot be kept: {path}: {reason_of(error)}.",
-            "Free the folder; the firmware is proven all the same.",
+            f"The firmware is proven all the same. {write_remedy(error, 'Make the folder writable.')}",
             Place(kind="file", id=str(path)),
             code="proof-not-writable",
         ) from error

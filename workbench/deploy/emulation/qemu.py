@@ -57,6 +57,23 @@ def qemu_version() -> str:
     return version[0].removeprefix("version ")
 
 
+def _roomy_folder() -> str:
+    """Return a folder with room for all that the firmware may write into the machine's memory.
+
+    Raises:
+        WorkbenchError: there is none; QEMU would be killed by the first write without room.
+    """
+    folders = [folder for folder in ("/dev/shm", tempfile.gettempdir()) if os.path.isdir(folder)]
+    for folder in folders:
+        if shutil.disk_usage(folder).free >= _DDR_BYTES:
+            return folder
+    raise failure(
+        f"The memory of the emulated machine needs 2 GiB in {' or '.join(folders)}.",
+        "Free some space there, or set TMPDIR to another folder.",
+        code="emulation-without-room",
+    )
+
+
 def _confined(start: Callable[[], subprocess.Popen[bytes]], written: list[Path]) -> subprocess.Popen[bytes]:
     """Return QEMU, which may change nothing but these folders, and start nothing.
 
@@ -100,9 +117,8 @@ class Qemu:
         """
         qemu_version()
         self._stack = contextlib.ExitStack()
-        shared = "/dev/shm" if Path("/dev/shm").is_dir() else None
         with contextlib.ExitStack() as stack:
-            temporary = tempfile.TemporaryDirectory(prefix="emulated-", dir=shared)
+            temporary = tempfile.TemporaryDirectory(prefix="emulated-", dir=_roomy_folder())
             self._folder = Path(stack.enter_context(temporary))
             self.process = self._started(elf, arguments, folder, is_trusted=is_trusted)
             # It waits for its first instruction.
@@ -183,8 +199,19 @@ class Qemu:
             return file.read(_MOST_OUTPUT).decode("utf-8", "replace")
 
     def exit_code(self) -> int | None:
-        """Wait a moment for the end; return the exit code, or None if the machine still runs."""
+        """Wait a moment for the end; return the exit code, or None if the machine still runs.
+
+        Raises:
+            WorkbenchError: a signal has ended QEMU, as where memory or the space for it is missing.
+        """
         try:
-            return self.process.wait(_ENDS_S)
+            code = self.process.wait(_ENDS_S)
         except subprocess.TimeoutExpired:
             return None
+        if code < 0:
+            raise failure(
+                f"QEMU was ended by signal {-code}.",
+                f"Close other programs, and free space in {self._folder.parent}; then try again.",
+                code="emulation-ended",
+            )
+        return code

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, ValidationError
 
-from workbench.errors import Place, WorkbenchError, failure
+from workbench.errors import Place, WorkbenchError, failure, not_written
 from workbench.files import is_open_to_others, make_private_folder, read_limited, write_file
 from workbench.project.frozen import Finite
 from workbench.project.trust import default_store
@@ -362,10 +362,17 @@ def load_settings() -> MachineSettings:
 
 
 def save_settings(settings: MachineSettings) -> None:
-    """Write the settings."""
+    """Write the settings.
+
+    Raises:
+        WorkbenchError: The file cannot be written; the old settings are unchanged.
+    """
     path = settings_path()
-    make_private_folder(path.parent)
-    write_file(path, settings.model_dump_json(indent=1).encode())
+    try:
+        make_private_folder(path.parent)
+        write_file(path, settings.model_dump_json(indent=1).encode())
+    except OSError as error:
+        raise not_written(path, error, "Make the folder writable.") from error
 
 
 def simulating_board() -> BoardLink | None:

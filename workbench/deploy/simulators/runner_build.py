@@ -18,7 +18,7 @@ from typing import Literal
 
 from workbench.deploy.simulators.compatibility import POOL_OPTIONS, Program, RunnerElf, needs, read_runner
 from workbench.deploy.simulators.process import Hooks, execute
-from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure, not_written
 from workbench.files import write_file
 
 
@@ -316,12 +316,7 @@ def build_runner(build: Build, tree: Path, folder: Path, watching: Watching) -> 
         output.mkdir(parents=True, exist_ok=True)
         write_file(program, build.program.data)
     except OSError as error:
-        raise _refused(
-            f"{tree} cannot be written: {error.strerror or error}.",
-            "",
-            tree,
-            code="build-folder-not-writable",
-        ) from error
+        raise not_written(tree, error, code="build-folder-not-writable") from error
     follower = _Follower(watching)
     # The script's own Python code needs packages of this environment, and modules of its folder.
     paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -401,12 +396,7 @@ def _stored_elf(build: Build, output: Path, folder: Path, tree: Path) -> RunnerE
         folder.mkdir(parents=True, exist_ok=True)
         write_file(folder / ELF, runner.data)
     except OSError as error:
-        raise _refused(
-            f"The runner cannot be saved in {folder}: {error.strerror or error}.",
-            "",
-            folder,
-            code="runner-folder-not-writable",
-        ) from error
+        raise not_written(folder / ELF, error, code="runner-folder-not-writable") from error
     return read_runner(folder / ELF)
 
 

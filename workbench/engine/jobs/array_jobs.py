@@ -18,7 +18,7 @@ import torch
 
 from workbench.engine.formats import schemes
 from workbench.engine.nnpa.arithmetic import matmul, quantized
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, not_written
 from workbench.files import write_file
 from workbench.npz import ZIP_ERRORS, open_npz
 from workbench.targets.formats.parameters import ROLES
@@ -144,12 +144,7 @@ def _write(path: Path, write: Callable[[Any], None]) -> None:
     try:
         write_file(path, buffer.getvalue())
     except OSError as error:
-        raise failure(
-            f"{path} cannot be written: {error.strerror or error}.",
-            "Choose another file.",
-            where=Place(kind="file", id=str(path)),
-            code="file-not-writable",
-        ) from error
+        raise not_written(path, error) from error
 
 
 def quality(x: Tensor, result: Tensor) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from workbench.engine.runtime.context import LiveObjectCache, StageContext
 from workbench.engine.runtime.memory_check import check_memory, described
 from workbench.engine.studies.study import run_study
 from workbench.engine.user_code import code_import
-from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure, refused_by_system
 from workbench.files import watching_digests
 from workbench.ids import StageId, WorkId
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
@@ -355,6 +355,8 @@ def unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
     if any(isinstance(e, MemoryError) or _NO_MEMORY in str(e) for e in chain):
         message, code = "There is not enough memory.", "memory-missing"
         hint = system_limits.remedy("Close other programs, or give fewer or smaller samples.")
+    if refused := refused_by_system(chain[-1]):
+        message, code, hint = refused.message, refused.code, system_limits.remedy(refused.hint)
     if isinstance(chain[-1], ModuleNotFoundError) and (package := _OPTIONAL.get(str(chain[-1].name))):
         message, code = f"The toolchain does not have {package}, which this project needs.", "package-missing"
         hint = f"Install it there: {interpreter.command('pip')[0]} -m pip install {package}."

@@ -49,8 +49,9 @@ def run_study(command: RunStudy, stage: StageContext, send: Callable[[Event], No
 
     Raises:
         Cancelled: cancelled by the user; results are kept.
-        WorkbenchError: the study does not support this project.
+        WorkbenchError: the study does not support this project, or other users can change the cache.
     """
+    stage.cache.refuse_foreign()
     study = STUDIES_BY_ID[command.study]
     if study.costs:
         need_estimates(command.project.target.id)
