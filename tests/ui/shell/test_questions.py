@@ -68,3 +68,21 @@ def test_that_keys_answer_questions_and_a_file_dialog_opens_where_the_last_choic
     assert Path(again.directory().absolutePath()) == place
     assert again.defaultSuffix() == "html"
     again.reject()
+
+
+def test_that_a_question_closes_an_open_popup_and_shows_its_buttons_whole(opened, notices, qtbot):
+    bar = opened.window.pipeline
+    opened.window.resize(1280, 720)
+    qtbot.mouseClick(bar.goal, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(bar.popup.isVisible)
+    answers = [Action(text, lambda: None) for text in ("Convert the rules", "Keep the rules", "Cancel")]
+    opened.notices.question("2 rules cannot be used.", "", answers, blocking=True)
+    notices.take("2 rules cannot be used.")
+    assert not bar.popup.isVisible()
+    (toast,) = shown(opened)
+    buttons = [b for b in toast.findChildren(QPushButton) if b.text()]
+    assert [b.text() for b in buttons] == ["Convert the rules", "Keep the rules", "Cancel"]
+    assert [b.text() for b in buttons if b.width() < b.sizeHint().width()] == []
+    assert toast.rect().contains(buttons[-1].geometry())
+    qtbot.keyClick(toast, Qt.Key.Key_Escape)
+    assert shown(opened) == []
