@@ -61,7 +61,7 @@ def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(two
     panel.resize(1000, 480)
     qtbot.waitUntil(lambda: panel.table.width() > 0.9 * panel.width())
     header = panel.table.horizontalHeader()
-    for title in ("Accuracy", "Cycles", "SRAM [KiB]", "CPU ops"):
+    for title in ("Rules", "Accuracy", "Cycles", "SRAM [KiB]", "CPU ops"):
         at = columns.index(title)
         end = header.sectionViewportPosition(at) + header.sectionSize(at)
         assert 0 < end <= panel.table.viewport().width()
@@ -70,10 +70,17 @@ def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(two
     assert len(panel.plot.dots) == 2
     # Two runs are compared.
     assert not panel.compare.isEnabled()
+    panel.pages.setCurrentIndex(1)
+    assert panel.change_table.isVisible()
+    assert texts(panel.change_table, 1) == []
+    panel.pages.setCurrentIndex(0)
     panel.table.selectAll()
     qtbot.mouseClick(panel.compare, Qt.MouseButton.LeftButton)
     assert panel.change_table.isVisible()
     assert texts(panel.change_table, 1) == ["head"]
+    right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+    change = panel.change_table.model().index(0, 2)
+    assert change.data(Qt.ItemDataRole.TextAlignmentRole) == right
     # Runs are named by what changed, the change comes before the values, and all of it is visible.
     assert titles(panel.change_table)[2:] == ["Change", "Run 1", "Run 2 (+float head)"]
     assert texts(panel.change_table, 4) == ["float"]

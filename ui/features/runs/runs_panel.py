@@ -80,8 +80,8 @@ class RunsPanel(Panel):
         self.compare = QPushButton("Compare", self)
         self.compare.clicked.connect(lambda: self.pages.setCurrentIndex(_COMPARISON))
         self.changes = FigureTableModel(comparison_columns(()), describe_compared, self)
-        self.change_table = FigureView("Run comparison", self.changes, self)
-        self.change_note = _hint(NO_PAIR, self)
+        self.change_table = FigureView("Run comparison", self.changes, self, empty=NO_PAIR)
+        self.change_note = _hint("", self)
         self._lay_out()
         self.context.history.changed.connect(self._on_changed)
 
@@ -199,16 +199,16 @@ class RunsPanel(Panel):
         self.restore.setEnabled(can)
         self.restore.setToolTip("" if can else NO_RESTORE)
         is_several = len(chosen) > 1
-        self.change_table.setVisible(is_several)
         self.compare.setEnabled(is_several)
         self.compare.setToolTip("" if is_several else NO_PAIR)
+        self.change_note.setVisible(is_several)
         if not is_several:
-            self.change_note.setText(NO_PAIR)
+            self.changes.set_columns(comparison_columns(()))
             return
         first, *others = chosen
         titles = [run_title(run, first) for run in chosen]
         warnings = dict.fromkeys(filter(None, (estimate_warning(first, run) for run in others)))
-        self.change_note.setText("  ".join([f"{titles[0]}: {rules_line(first)}.", *warnings]))
+        self.change_note.setText("  ".join([f"Compared with {titles[0]} ({rules_line(first)}).", *warnings]))
         self.changes.set_columns(comparison_columns(titles))
         self.changes.set_rows(compared(chosen, self.context.session.cache))
 
