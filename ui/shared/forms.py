@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QMenu,
     QPushButton,
     QScrollArea,
+    QSizePolicy,
     QSpinBox,
     QWidget,
 )
@@ -101,6 +102,29 @@ class DecimalBox(QDoubleSpinBox):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.lineEdit().setTextMargins(_INSET_PX, 0, 0, 0)
+
+
+# Room of the frame and the scroll bar of an open list.
+_LIST_PX = 24
+
+
+class FittingCombo(QComboBox):
+    """A combo box as wide as its present text. Its open list is as wide as its longest text."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.currentTextChanged.connect(lambda _text: self.updateGeometry())
+
+    def sizeHint(self) -> QSize:
+        hint, advance = super().sizeHint(), self.fontMetrics().horizontalAdvance
+        widest = max((advance(self.itemText(row)) for row in range(self.count())), default=0)
+        return QSize(hint.width() - widest + advance(self.currentText()), hint.height())
+
+    def showPopup(self) -> None:
+        self.view().setMinimumWidth(self.view().sizeHintForColumn(0) + _LIST_PX)
+        super().showPopup()
 
 
 # Height of the frame and title bar of a dialog [px].

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.forms import TallForm, WrappedLabel
+from ui.shared.forms import FittingCombo, TallForm, WrappedLabel
 
 if TYPE_CHECKING:
     from pytestqt.qtbot import QtBot
@@ -98,3 +98,21 @@ def test_that_a_label_that_becomes_wider_gives_its_room_back(qtbot):
     qtbot.waitUntil(lambda: label.height() > 3 * label.fontMetrics().height())
     page.resize(900, 400)
     qtbot.waitUntil(lambda: label.height() < 2 * label.fontMetrics().height())
+
+
+def test_that_a_fitting_combo_is_as_wide_as_its_text_and_its_list_shows_all_whole(qtbot: QtBot) -> None:
+    combo = FittingCombo()
+    qtbot.addWidget(combo)
+    long = "Cycles above the device's limit (estimated)"
+    combo.addItems(["No overlay", long])
+    combo.show()
+    advance = combo.fontMetrics().horizontalAdvance
+    narrow = combo.sizeHint().width()
+    assert advance("No overlay") < narrow < advance(long)
+    combo.setCurrentIndex(1)
+    assert combo.sizeHint().width() > advance(long)
+    combo.setCurrentIndex(0)
+    assert combo.sizeHint().width() == narrow
+    combo.showPopup()
+    assert combo.view().viewport().width() >= advance(long)
+    combo.hidePopup()
