@@ -185,7 +185,7 @@ def _correct(gate: GateResult, verified: VerifyResult | None) -> Answer:
         figure=figure,
         goal=f"at most {lsb.limit.partition(' ')[2]} LSB" if lsb is not None else "",
         lines=tuple(lines),
-        picture="Outputs by difference",
+        picture="Output elements by difference between the program and the quantized model",
         bars=tuple(_differences(verified)),
         stage="verify",
     )

@@ -4,6 +4,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes import fvp, runner_elf
+from ui.features.runs.runs_panel import NO_PAIR
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.history.store import History, history_path
 from workbench.project import edits
@@ -47,6 +48,18 @@ def titles(table):
     return [model.headerData(column, horizontal) for column in range(model.columnCount())]
 
 
+def test_that_a_comparison_says_what_to_do_and_aligns_changes_as_numbers(two_runs, panel, qtbot):
+    panel.pages.setCurrentIndex(1)
+    assert panel.change_table.isVisible()
+    assert panel.change_table.empty == NO_PAIR
+    assert texts(panel.change_table, 1) == []
+    panel.table.selectAll()
+    assert texts(panel.change_table, 1) == ["head"]
+    right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+    change = panel.change_table.model().index(0, 2)
+    assert change.data(Qt.ItemDataRole.TextAlignmentRole) == right
+
+
 def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(two_runs, panel, qtbot):
     # Every evaluated configuration is listed with its figures.
     assert texts(panel.table, 0) == ["1", "2"]
@@ -70,17 +83,10 @@ def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(two
     assert len(panel.plot.dots) == 2
     # Two runs are compared.
     assert not panel.compare.isEnabled()
-    panel.pages.setCurrentIndex(1)
-    assert panel.change_table.isVisible()
-    assert texts(panel.change_table, 1) == []
-    panel.pages.setCurrentIndex(0)
     panel.table.selectAll()
     qtbot.mouseClick(panel.compare, Qt.MouseButton.LeftButton)
     assert panel.change_table.isVisible()
     assert texts(panel.change_table, 1) == ["head"]
-    right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-    change = panel.change_table.model().index(0, 2)
-    assert change.data(Qt.ItemDataRole.TextAlignmentRole) == right
     # Runs are named by what changed, the change comes before the values, and all of it is visible.
     assert titles(panel.change_table)[2:] == ["Change", "Run 1", "Run 2 (+float head)"]
     assert texts(panel.change_table, 4) == ["float"]
