@@ -212,6 +212,20 @@ def dialog_form(*rows: tuple[str, QWidget]) -> QFormLayout:
     return form
 
 
+def align_fields(body: QWidget) -> None:
+    """Let the fields of all forms of a dialog begin at the same place."""
+    role = QFormLayout.ItemRole.LabelRole
+    labels = [
+        item.widget()
+        for form in body.findChildren(QFormLayout)
+        for row in range(form.rowCount())
+        if (item := form.itemAt(row, role)) is not None and item.widget() is not None
+    ]
+    widest = max((label.sizeHint().width() for label in labels), default=0)
+    for label in labels:
+        label.setMinimumWidth(max(widest, label.minimumWidth()))
+
+
 def make_primary(button: QPushButton) -> None:
     """Style a button as the default button."""
     button.setProperty("primary", True)
