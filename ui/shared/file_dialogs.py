@@ -14,7 +14,7 @@ Chosen = Callable[[str], object]
 
 # Name filters of files that projects take.
 MODELS = "Models (*.pt2 *.onnx *.py)"
-MODEL_FORMS = "FILE.pt2, FILE.onnx, FILE.py or package.module:callable"
+MODEL_FORMS = ".pt2, .onnx, .py or package.module:callable"
 WEIGHTS = "Weights (*.safetensors *.pt *.pth *.ckpt)"
 DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 # Names of files that hold nothing but weights; a .pt file may be data.

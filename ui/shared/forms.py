@@ -128,7 +128,7 @@ class FittingCombo(QComboBox):
 
 
 # Height of the frame and title bar of a dialog [px].
-_FRAME_PX = 40
+FRAME_PX = 40
 _LEAST_PX = 240
 
 
@@ -184,7 +184,7 @@ class TallForm(QScrollArea):
                 field.installEventFilter(self)
 
     def _bounded(self, size: QSize) -> QSize:
-        most = max(self.screen().availableSize().height() - self._rest() - _FRAME_PX, _LEAST_PX)
+        most = max(self.screen().availableSize().height() - self._rest() - FRAME_PX, _LEAST_PX)
         if size.height() <= most:
             return size
         return QSize(size.width() + self.verticalScrollBar().sizeHint().width(), most)
