@@ -12,7 +12,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QLineEdit, QPlainTextEdit, QTextEdit
 
 from ui.features.trust_dialog import TrustDialog, question_text
-from ui.shared.file_dialogs import ask_to_open, ask_to_save
+from ui.shared.file_dialogs import ask_for_output_folder, ask_to_save
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
 from ui.shell.auto_evaluate import LiveMode, LowerAhead
@@ -217,15 +217,16 @@ class DeliverablesController(QObject):
 
     def ask_deliver(self) -> None:
         """Ask for a folder and copy the deliverables into it."""
-        if self._context.result("package") is None:
+        project = self._context.document.project
+        if self._context.result("package") is None or project is None:
             self._say_none()
             return
-        ask_to_open(
+        ask_for_output_folder(
             self._window,
             "Export deliverables to",
             lambda name: self.deliver(Path(name)),
+            f"{project.name}-deliverables",
             start=self._context.document.folder,
-            folder=True,
         )
 
     def deliver(self, target: Path, *, allow_differences: bool = False) -> None:
@@ -317,12 +318,13 @@ class DeliverablesController(QObject):
 
     def ask_overlays(self) -> None:
         """Ask for a folder and write the graph, its figures and the timeline into it."""
-        ask_to_open(
+        project = self._context.document.project
+        ask_for_output_folder(
             self._window,
             "Export for Model Explorer and Perfetto to",
             lambda name: self.overlays(Path(name)),
+            f"{project.name if project else 'untitled'}-overlays",
             start=self._context.document.folder,
-            folder=True,
         )
 
     def overlays(self, target: Path) -> None:
