@@ -240,9 +240,8 @@ class GraphPanel(Panel):
             (QKeySequence("F3"), lambda: self.search.step(1)),
             (QKeySequence("Shift+F3"), lambda: self.search.step(-1)),
         ):
-            shortcut = QShortcut(keys, self)
-            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-            shortcut.activated.connect(act)
+            # Wherever the focus is in the window that shows the graph.
+            QShortcut(keys, self).activated.connect(act)
 
     @property
     def level(self) -> str:
