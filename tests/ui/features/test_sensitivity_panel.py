@@ -83,6 +83,10 @@ def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
 def test_that_an_empty_panel_offers_to_measure_below_its_text(opened, engines, panel, qtbot):
     qtbot.waitUntil(panel.note.button.isVisible)
     assert panel.note.button.text() == panel.measure.text() == "Measure"
+    # The text and its button are in the middle of the free room.
+    head = panel.measure.mapTo(panel, panel.measure.rect().bottomLeft()).y()
+    middle = panel.note.label.mapTo(panel, panel.note.label.rect().bottomLeft()).y()
+    assert abs(middle - (head + panel.height()) / 2) < 30
     qtbot.mouseClick(panel.note.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: panel.study.result is not None and not opened.runner.running)
     assert not panel.note.button.isVisible()
