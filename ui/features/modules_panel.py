@@ -155,7 +155,7 @@ class ModulesPanel(Panel):
     def _show_state(self) -> None:
         """Show whether the modules are those of the present model."""
         session = self.context.session
-        view = session.stage("export")
+        view = session.with_cause("export")
         is_outdated = bool(self._shown) and session.planned and view.state != "cached"
         self._banner.render_stage(view)
         self._banner.setVisible(is_outdated)

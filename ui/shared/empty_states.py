@@ -147,11 +147,11 @@ class StageNote(QWidget):
         """Show the state of a stage, and update it."""
         self._session, self._stage = session, stage
         session.stage_changed.connect(self._on_stage_changed)
-        self.render_stage(session.stage(stage))
+        self.render_stage(session.with_cause(stage))
 
     def _on_stage_changed(self, stage: StageId) -> None:
         if self._session is not None and stage == self._stage:
-            self.render_stage(self._session.stage(stage))
+            self.render_stage(self._session.with_cause(stage))
 
     def render_stage(self, view: StageView) -> None:
         """Show the state of a stage."""

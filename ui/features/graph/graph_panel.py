@@ -316,7 +316,7 @@ class GraphPanel(Panel):
         is_outdated = session.former(level.stage) != session.result(level.stage)
         if is_outdated:
             self.banner.set_text(f"{level.title} graph: outdated.")
-            self.banner.render_stage(session.stage(level.stage))
+            self.banner.render_stage(session.with_cause(level.stage))
         self.banner.setVisible(is_outdated)
 
     def _show_snapshot(self, snapshot: GraphSnapshot | None) -> None:
