@@ -122,13 +122,13 @@ def _accurate(project: Project, accuracy: AccuracyResult, evaluated: EvaluateRes
 
 
 def _most_added(tensors: Iterable[TensorQuality]) -> list[str]:
-    """Return which operation adds most of the error, in a sentence; empty where it is not known."""
+    """Return which operation adds the largest part of the error; empty where it is not known."""
     known = [(tensor.added_share, tensor) for tensor in tensors if tensor.added_share]
     if not known:
         return []
     share, worst = max(known, key=lambda pair: pair[0])
     place = f"{worst.tensor} in {worst.module}" if worst.module else worst.tensor
-    return [f"Most of the error is added by {place}: {100 * share:.0f} %."]
+    return [f"Largest part of the error: {place} adds {100 * share:.0f} % of it."]
 
 
 def _quality(evaluated: EvaluateResult, accuracy: AccuracyResult) -> tuple[str, list[Bar]]:

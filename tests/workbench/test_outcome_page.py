@@ -54,7 +54,7 @@ def test_that_the_operation_that_adds_most_of_the_error_is_named():
     tensors = [t.model_copy(update={"added_share": s}) for t, s in zip(value.tensors, shares, strict=True)]
     named = answers(evaluate=value.model_copy(update={"tensors": tuple(tensors)}))["accurate"].lines
     place = f"{first.tensor} in {first.module}" if first.module else first.tensor
-    assert f"Most of the error is added by {place}: 20 %." in named
+    assert f"Largest part of the error: {place} adds 20 % of it." in named
     unknown = [t.model_copy(update={"added_share": None}) for t in value.tensors]
     lines = answers(evaluate=value.model_copy(update={"tensors": tuple(unknown)}))["accurate"].lines
     assert not any("error" in line for line in lines)

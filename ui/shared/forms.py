@@ -216,10 +216,10 @@ def align_fields(body: QWidget) -> None:
     """Let the fields of all forms of a dialog begin at the same place."""
     role = QFormLayout.ItemRole.LabelRole
     labels = [
-        item.widget()
+        label
         for form in body.findChildren(QFormLayout)
         for row in range(form.rowCount())
-        if (item := form.itemAt(row, role)) is not None and item.widget() is not None
+        if (item := form.itemAt(row, role)) is not None and (label := item.widget()) is not None
     ]
     widest = max((label.sizeHint().width() for label in labels), default=0)
     for label in labels:

@@ -78,7 +78,7 @@ class Toast(QFrame):
             self._default.click()
 
     def _build(self, theme: Theme) -> None:
-        outer = QVBoxLayout(self)
+        outer = self._outer = QVBoxLayout(self)
         outer.setContentsMargins(12, 10, 8, 10)
         outer.setSpacing(6)
         outer.addLayout(self._headline(theme))
@@ -93,7 +93,7 @@ class Toast(QFrame):
 
     def fit(self) -> None:
         """Take the usual width, or that of the buttons where their texts need more."""
-        margins = self.layout().contentsMargins() + self.contentsMargins()
+        margins = self._outer.contentsMargins() + self.contentsMargins()
         # The style of a button, and so its width, is known after the row was measured first.
         self._row.invalidate()
         buttons = self._row.minimumSize().width() + margins.left() + margins.right()

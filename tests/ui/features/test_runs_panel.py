@@ -4,6 +4,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes import fvp, runner_elf
+from ui.features.runs.run_table import RunRow
 from ui.features.runs.runs_panel import NO_PAIR
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.history.store import History, history_path
@@ -46,6 +47,20 @@ def titles(table):
     model = table.model()
     horizontal = Qt.Orientation.Horizontal
     return [model.headerData(column, horizontal) for column in range(model.columnCount())]
+
+
+def test_that_long_rules_leave_the_cycles_visible_beside_the_plot(two_runs, panel, qtbot):
+    panel.resize(1500, 700)
+    qtbot.waitUntil(lambda: panel._split.width() > 1400)
+    (row, *_) = panel.model.rows
+    (rule, *_) = row.run.rules
+    modules = [f"backbone.stage{number}.conv" for number in range(9)]
+    rules = [rule.model_copy(update={"kind": "module_name", "match": name}) for name in modules]
+    panel.model.set_rows([RunRow(row.run.model_copy(update={"rules": (rule, *rules)}))])
+    header, at = panel.table.horizontalHeader(), titles(panel.table).index("Cycles")
+    qtbot.waitUntil(lambda: panel.table.width() > 600)
+    end = header.sectionViewportPosition(at) + header.sectionSize(at)
+    assert 0 < end <= panel.table.viewport().width()
 
 
 def test_that_a_comparison_says_what_to_do_and_aligns_changes_as_numbers(two_runs, panel, qtbot):
