@@ -20,12 +20,13 @@ from workbench.targets import has_stage
 from workbench.targets.ethos_u.efficiency import efficiency_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from workbench.analysis.accuracy import AccuracyResult
     from workbench.analysis.gate import GateResult, Limit
     from workbench.deploy.fitting import Fit
     from workbench.project.model import Project
+    from workbench.results import TensorQuality
 
 AnswerId = Literal["accurate", "correct", "fits", "fast"]
 # Whether a goal is met; "open" is without a goal, or not known yet.
@@ -100,6 +101,7 @@ def _accurate(project: Project, accuracy: AccuracyResult, evaluated: EvaluateRes
     lines = [f"Measured on {accuracy.measured_on}."] if accuracy.data is not None else []
     lines += [limit_words(limit) for limit in accuracy.broken]
     lines += accuracy.notes
+    lines += _most_added(evaluated.tensors)
     figure, bars = _quality(evaluated, accuracy)
     limits = project.accuracy
     labelled = evaluated.top1_quantized is not None or evaluated.metric_quantized is not None
@@ -117,6 +119,16 @@ def _accurate(project: Project, accuracy: AccuracyResult, evaluated: EvaluateRes
         bars=tuple(bars),
         stage="evaluate",
     )
+
+
+def _most_added(tensors: Iterable[TensorQuality]) -> list[str]:
+    """Return which operation adds the largest part of the error; empty where it is not known."""
+    known = [(tensor.added_share, tensor) for tensor in tensors if tensor.added_share]
+    if not known:
+        return []
+    share, worst = max(known, key=lambda pair: pair[0])
+    place = f"{worst.tensor} in {worst.module}" if worst.module else worst.tensor
+    return [f"Largest part of the error: {place} adds {100 * share:.0f} % of it."]
 
 
 def _quality(evaluated: EvaluateResult, accuracy: AccuracyResult) -> tuple[str, list[Bar]]:
@@ -185,7 +197,7 @@ def _correct(gate: GateResult, verified: VerifyResult | None) -> Answer:
         figure=figure,
         goal=f"at most {lsb.limit.partition(' ')[2]} LSB" if lsb is not None else "",
         lines=tuple(lines),
-        picture="Outputs by difference",
+        picture="Output elements by difference between the program and the quantized model",
         bars=tuple(_differences(verified)),
         stage="verify",
     )

@@ -16,6 +16,12 @@ _LONG_NAME = re2.compile(r"""(?:[\pL\pN_"'-]+[ \t]*\.[ \t]*){40}""")
 _MAX_VALUES = 100_000
 
 
+def sentence(text: str) -> str:
+    """Return a text with a full stop at its end, unless it has another end of a sentence."""
+    text = text.rstrip()
+    return text if text.endswith((".", "!", "?", "\u2026")) else f"{text}."
+
+
 def read_toml(text: str) -> dict[str, Any]:
     """Return the content of a TOML text.
 

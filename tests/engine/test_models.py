@@ -81,10 +81,18 @@ def test_that_a_model_that_is_none_is_refused_in_a_sentence(engine, fields, code
     assert "Traceback" not in engine.failure.message
 
 
-def test_that_shapes_missing_in_the_model_are_proposed_from_the_calibration_data(engine):
+GENERATOR = """import numpy as np
+def samples():
+    yield np.zeros((1, 3, 8, 8), np.float32), 2
+"""
+
+
+@pytest.mark.parametrize("spec", ["own.npz", "own.py:samples"])
+def test_that_shapes_missing_in_the_model_are_proposed_from_the_calibration_data(engine, spec):
     # Labels are no input.
     np.savez(engine.folder / "own.npz", x=np.zeros((4, 3, 8, 8), np.float32), y=np.arange(4))
-    data = DataSource(spec="own.npz")
+    (engine.folder / "own.py").write_text(GENERATOR)
+    data = DataSource(spec=spec)
     made = edits.revise(with_model(spec="networks.py:small_module_only"), calibration=data)
     assert engine.run(made, "import_model") == "failed"
     (proposed,) = re.findall(r"model\.input_shapes=(\S+)", engine.failure.hint)

@@ -253,6 +253,10 @@ _AT_ONCE = {
 }
 
 
+# More samples than this there are not.
+DATA_SAMPLES = 50
+
+
 def play(command, held_at=0):
     """Yield what an engine says of a study, which stays after ``held_at`` samples."""
     cache = Cache(Path(command.cache_root))
@@ -272,7 +276,7 @@ def play(command, held_at=0):
     if command.study in _AT_ONCE:
         yield from _AT_ONCE[command.study](command, key, study_folder(cache, key))
         return
-    total = int(command.options.get("samples") or command.options["trials"])
+    total = min(int(command.options.get("samples") or command.options["trials"]), DATA_SAMPLES)
     for done in range(1, total + 1):
         document = sensitivity(done, total)
         if command.study == "search":

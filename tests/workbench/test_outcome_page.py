@@ -47,6 +47,19 @@ def test_that_accuracy_is_shown_beside_the_float_model_and_judged_by_the_goal():
     assert answers(evaluate=labelled(0.995))["accurate"].state == "met"
 
 
+def test_that_the_operation_that_adds_most_of_the_error_is_named():
+    value = result_of("evaluate")
+    first, *others = value.tensors
+    shares = [0.2, *(0.0 for _ in others)]
+    tensors = [t.model_copy(update={"added_share": s}) for t, s in zip(value.tensors, shares, strict=True)]
+    named = answers(evaluate=value.model_copy(update={"tensors": tuple(tensors)}))["accurate"].lines
+    place = f"{first.tensor} in {first.module}" if first.module else first.tensor
+    assert f"Largest part of the error: {place} adds 20 % of it." in named
+    unknown = [t.model_copy(update={"added_share": None}) for t in value.tensors]
+    lines = answers(evaluate=value.model_copy(update={"tensors": tuple(unknown)}))["accurate"].lines
+    assert not any("error" in line for line in lines)
+
+
 def test_that_a_program_can_be_correct_and_inaccurate():
     page = answers(evaluate=labelled(0.5))
     assert page["accurate"].state == "missed"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.for_each import for_each
-from workbench.text import listed, parse_expression, parse_python, read_toml, whole_number
+from workbench.text import listed, parse_expression, parse_python, read_toml, sentence, whole_number
 
 
 @for_each("parse", [parse_python, parse_expression])
@@ -58,3 +58,9 @@ def test_that_whole_numbers_are_digits_of_a_bounded_length():
     assert whole_number("9" * 18) == int("9" * 18)
     for text in ("", "-1", "1.5", "\u00b2", "9" * 19, "9" * 5000):
         assert whole_number(text) is None, text
+
+
+def test_that_a_sentence_has_one_end():
+    assert sentence("'(' was never closed") == "'(' was never closed."
+    assert sentence("It failed. ") == "It failed."
+    assert sentence("Why?") == "Why?"

@@ -123,7 +123,7 @@ class InspectorPanel(Panel):
 
     def _state(self) -> str:
         """Return whether modules and operations are those of the present model; "" if so."""
-        view, is_known = self.context.session.stage("export"), self.context.model_index.snapshot
+        view, is_known = self.context.session.with_cause("export"), self.context.model_index.snapshot
         self._failed_at = failed_place(view)
         if not self.context.session.planned or (view.state == "cached" and is_known):
             return ""
@@ -134,7 +134,8 @@ class InspectorPanel(Panel):
         words = "Show" if self._failed_at is not None else "Show problem"
         link = f'<a href="place:">{words}</a>' if view.state == "failed" else ""
         if view.state in {"stale", "failed"}:
-            link += f' <a href="run:export">{escape(button_text(view))}</a>'
+            link += " \u00b7 " if link else ""
+            link += f'<a href="run:export">{escape(button_text(view))}</a>'
         style = "bad" if view.state == "failed" else "warn" if is_known else "k"
         return f'<p class="{style}">{escape(text.strip())} {link}</p>'
 

@@ -36,7 +36,7 @@ EMPTY_TEXT = "Load the model to see its modules."
 _LEAST_PX = {Column.MODULE: 104, Column.CONFIG: 58, Column.TYPE: 0, Column.PARAMETERS: 58}
 # A narrower column shows too few letters.
 _NARROWEST_TYPE_PX = 48
-_PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 16, 170, 120, 14
+_PAD_PX, _WIDEST_PX, _NAMES_PX, _INDENT_PX = 12, 170, 120, 14
 
 
 class ModuleTree(QTreeView):
@@ -155,7 +155,7 @@ class ModulesPanel(Panel):
     def _show_state(self) -> None:
         """Show whether the modules are those of the present model."""
         session = self.context.session
-        view = session.stage("export")
+        view = session.with_cause("export")
         is_outdated = bool(self._shown) and session.planned and view.state != "cached"
         self._banner.render_stage(view)
         self._banner.setVisible(is_outdated)

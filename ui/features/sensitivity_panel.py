@@ -19,7 +19,7 @@ from ui.shared.theme import Theme
 from ui.shared.wrapping_row import FlowRow
 from ui.state.assigner import preset_ids
 from ui.state.selection import Selected
-from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult, UnitSensitivity, give
+from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult, Unit, UnitSensitivity, give
 from workbench.text import plural
 
 NOTHING = "Measures every module with only this module quantized, and with only this module in float."
@@ -135,7 +135,7 @@ class SensitivityPanel(Panel):
     def _show_result(self) -> None:
         result, job = self.study.result, self.study.job
         has_more = result is not None and self.study.is_current and result.samples > 0
-        is_done = has_more and result is not None and result.samples >= self.samples.value()
+        is_done = has_more and result is not None and self._is_done(result)
         self.measure.setText("Pause" if job else "Continue" if has_more and not is_done else "Measure")
         self.measure.setEnabled(bool(job) or not is_done)
         self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
@@ -150,11 +150,20 @@ class SensitivityPanel(Panel):
         self.bars.set_stale(result is not None and not self.study.is_current)
         self._show_unit()
 
+    def _is_done(self, result: SensitivityResult) -> bool:
+        """Return whether the asked samples, or all that there are, were measured."""
+        asked, job = self.samples.value(), self.study.finished
+        covered = int(str(job.options.get("samples", 0))) if job is not None else 0
+        return result.samples >= asked or covered >= asked
+
     def _summary(self, result: SensitivityResult) -> str:
+        every = "all " if result.samples < self.samples.value() and self._is_done(result) else ""
+        number = len(result.units)
         return (
-            f"Whole model {decibel(result.quantized.sqnr_db)} over "
+            f"Whole model {decibel(result.quantized.sqnr_db)} over {every}"
             f"{plural(result.samples, 'sample')} of {result.data}, "
-            f"{quality_origin(self.context.document.project)}."
+            f"{quality_origin(self.context.document.project)}. "
+            f"{plural(number, 'bar')}; the wheel scrolls."
         )
 
     def _show_bars(self, result: SensitivityResult) -> None:
@@ -163,7 +172,7 @@ class SensitivityPanel(Panel):
         self._shown = sorted(result.units, key=lambda u: -value[u.unit.name])
         lengths = np.asarray([value[u.unit.name] for u in self._shown])
         self.bars.set_unit("gain in SQNR [dB]" if gains else f"noise [dB over -{_FLOOR_DB:g} dB]")
-        self.bars.render_bars([u.unit.name for u in self._shown], lengths)
+        self.bars.render_bars([unit_title(u.unit) for u in self._shown], lengths)
         self.render_selection(self.context.selection.value)
 
     def _value(self, result: SensitivityResult, unit: UnitSensitivity, *, gains: bool) -> float:
@@ -173,7 +182,7 @@ class SensitivityPanel(Panel):
         return 0.0 if alone is None else max(_FLOOR_DB - alone, 0.0)
 
     def _describe(self, row: int) -> str:
-        return "\n".join((self._shown[row].unit.name, *self._about(self._shown[row])))
+        return "\n".join((unit_title(self._shown[row].unit), *self._about(self._shown[row])))
 
     def _about(self, unit: UnitSensitivity) -> list[str]:
         result = self.study.result
@@ -198,7 +207,7 @@ class SensitivityPanel(Panel):
         unit = self._chosen
         current = {u.unit.name: u for u in self._shown}
         unit = self._chosen = current.get(unit.unit.name) if unit is not None else None
-        self.title.setText(unit.unit.name if unit else "Select a module")
+        self.title.setText(unit_title(unit.unit) if unit else "Select a module")
         self.about.setText("\n".join(self._about(unit)) if unit else "")
         self._show_preview()
 
@@ -232,6 +241,18 @@ class SensitivityPanel(Panel):
         project, unit, config = (self.context.document.project, self._chosen, self.config.currentText())
         if project is not None and unit is not None:
             self.preview.begin(f"Set {unit.unit.name} to {config}", give(project, unit.unit, config))
+
+
+# Modules of a fused group that are named.
+_NAMED = 3
+
+
+def unit_title(unit: Unit) -> str:
+    """Return the name of what is switched together; of a fused group, those of its modules."""
+    if unit.kind != "module_name" or not 1 < len(unit.matches) <= _NAMED:
+        return unit.name
+    first, *others = unit.matches
+    return " + ".join((first, *(other.rpartition(".")[2] for other in others)))
 
 
 def _lines(parent: QWidget) -> Label:

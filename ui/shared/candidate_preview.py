@@ -8,12 +8,14 @@ from PySide6.QtCore import QObject, Signal
 
 from ui.shared.number_format import accuracy_text, count, size
 from ui.state.document import Document
+from ui.state.jobs import Purpose
 from ui.state.run_history import RunHistory
 from ui.state.runner import Runner
 from workbench.errors import ErrorInfo
 from workbench.history.runs import Run
 from workbench.project.edits import DECIDED
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.protocol import Event, StageFailed
 from workbench.targets import target_of
 
@@ -56,10 +58,12 @@ class CandidatePreview(QObject):
         if opened is None:
             return
         self.candidate, self._failure = Candidate(label, opened.project, after), None
-        for one in (opened, replace(opened, project=after)):
+        candidate = replace(opened, project=after)
+        runs: tuple[tuple[OpenProject, Purpose], ...] = ((opened, ""), (candidate, "preview"))
+        for one, purpose in runs:
             offered = target_of(one.project.target.id).stages
             stages = [stage for stage in _STAGES if stage in offered]
-            self._runner.run_until(one, stages, set())
+            self._runner.run_until(one, stages, set(), purpose)
         self.changed.emit()
 
     @property

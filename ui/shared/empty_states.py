@@ -8,7 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QHBoxLayout,
+    QProgressBar,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui.shared.labels import Label, literal
 from ui.state.session import Session, StageView
@@ -56,7 +65,7 @@ def button_text(view: StageView) -> str:
     if view.state not in _RUNNABLE:
         return ""
     # A person loads a model; that this takes two stages is no matter here.
-    wanted = "Load the model" if view.id == "export" else f"Run {view.title}"
+    wanted = "Load the model" if view.id == "export" else view.title
     return f"{wanted} again" if view.state == "failed" else wanted
 
 
@@ -138,11 +147,11 @@ class StageNote(QWidget):
         """Show the state of a stage, and update it."""
         self._session, self._stage = session, stage
         session.stage_changed.connect(self._on_stage_changed)
-        self.render_stage(session.stage(stage))
+        self.render_stage(session.with_cause(stage))
 
     def _on_stage_changed(self, stage: StageId) -> None:
         if self._session is not None and stage == self._stage:
-            self.render_stage(self._session.stage(stage))
+            self.render_stage(self._session.with_cause(stage))
 
     def render_stage(self, view: StageView) -> None:
         """Show the state of a stage."""
@@ -163,6 +172,10 @@ class StageNote(QWidget):
     def set_absent(self, sentence: str) -> None:
         """Set why the result of a finished stage has nothing to show here; "" if it has."""
         self._absent = sentence
+
+
+# Below this width a text beside buttons is a column of single words.
+_BANNER_PX = 200
 
 
 class StaleBanner(QWidget):
@@ -188,11 +201,25 @@ class StaleBanner(QWidget):
         self.button.clicked.connect(lambda: self.run_asked.emit(self._stage))
         self.link = PlaceButton(self)
         self.link.place_asked.connect(self.place_asked)
-        layout = QHBoxLayout(self)
-        layout.setContentsMargins(10, 3, 10, 3)
-        layout.addWidget(self.label, 1)
-        layout.addWidget(self.button)
-        layout.addWidget(self.link)
+        self._buttons = QHBoxLayout()
+        self._buttons.addWidget(self.button)
+        self._buttons.addWidget(self.link)
+        self._parts = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        self._parts.setContentsMargins(10, 3, 10, 3)
+        self._parts.addWidget(self.label, 1)
+        self._parts.addLayout(self._buttons)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Put the buttons below the text where they leave too little room for it."""
+        margins = self._parts.contentsMargins()
+        rest = self.width() - margins.left() - margins.right() - self._buttons.sizeHint().width()
+        is_cut = self.fontMetrics().horizontalAdvance(self.label.text()) > rest
+        ways = QBoxLayout.Direction
+        self._parts.setDirection(ways.TopToBottom if is_cut and rest < _BANNER_PX else ways.LeftToRight)
 
     def set_text(self, text: str) -> None:
         """Set what is outdated."""
@@ -206,6 +233,7 @@ class StaleBanner(QWidget):
         self.button.setText(text)
         self.button.setVisible(bool(text))
         self.link.render_place(failed_place(view), is_problem=view.state == "failed")
+        self._arrange()
 
 
 class StudyNote(QWidget):

@@ -36,8 +36,10 @@ KIND_WORDS: Mapping[RuleKind, str] = {
 
 
 def rule_words(rule: Rule) -> str:
-    """Return the kind and the match of a rule, e.g. ``Module encoder.3``."""
-    return f"{KIND_WORDS[rule.kind]} {name_of(rule.match)}".strip()
+    """Return the kind and the match of a rule, e.g. ``Module encoder.3``, ``Module type SiLU``."""
+    is_torch = rule.kind == "module_type" and rule.match.startswith("torch.nn.")
+    match = rule.match.rpartition(".")[2] if is_torch else rule.match
+    return f"{KIND_WORDS[rule.kind]} {name_of(match)}".strip()
 
 
 def rule_name(rule: Rule) -> str:

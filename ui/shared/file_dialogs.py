@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from ui.state.settings import Settings
+from workbench.files import make_output_folder
 
 Chosen = Callable[[str], object]
 
 # Name filters of files that projects take.
 MODELS = "Models (*.pt2 *.onnx *.py)"
-MODEL_FORMS = "FILE.pt2, FILE.onnx, FILE.py or package.module:callable"
+MODEL_FORMS = ".pt2, .onnx, .py or package.module:callable"
 WEIGHTS = "Weights (*.safetensors *.pt *.pth *.ckpt)"
 DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 # Names of files that hold nothing but weights; a .pt file may be data.
@@ -41,9 +43,36 @@ def ask_to_open(
         folder: Whether a folder is chosen rather than a file.
     """
     mode = QFileDialog.FileMode
-    dialog = _dialog(parent, title, start, filters)
+    dialog = _prepared(QFileDialog(parent, title), title, start, filters)
     dialog.setFileMode(mode.Directory if folder else mode.ExistingFile)
-    _remember(dialog, title, chosen)
+    _remember(dialog, title, chosen, is_inside=folder)
+    return dialog
+
+
+class _OutputFolderDialog(QFileDialog):
+    """A dialog for a folder to write into. A folder that is not there is made."""
+
+    def accept(self) -> None:
+        for path in map(Path, self.selectedFiles()):
+            if not path.exists() and path.parent.is_dir():
+                # Where it cannot be made, the dialog says that it is not there.
+                with suppress(OSError):
+                    make_output_folder(path)
+        super().accept()
+
+
+def ask_for_output_folder(
+    parent: QWidget, title: str, chosen: Chosen, name: str, *, start: Path | None = None
+) -> QFileDialog:
+    """Open a dialog for a folder to write into, and return it.
+
+    ``name`` is the proposed name of a new folder; "" proposes none. See ``ask_to_open``.
+    """
+    dialog = _prepared(_OutputFolderDialog(parent, title), title, start, ())
+    dialog.setFileMode(QFileDialog.FileMode.Directory)
+    if name:
+        dialog.selectFile(name)
+    _remember(dialog, title, chosen, is_inside=not name)
     return dialog
 
 
@@ -60,27 +89,27 @@ def ask_to_save(
 
     ``name`` is the proposed name; its suffix is added to names without one. See ``ask_to_open``.
     """
-    dialog = _dialog(parent, title, start, filters)
+    dialog = _prepared(QFileDialog(parent, title), title, start, filters)
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setDefaultSuffix(Path(name).suffix.removeprefix("."))
     dialog.selectFile(name)
-    _remember(dialog, title, chosen)
+    _remember(dialog, title, chosen, is_inside=False)
     return dialog
 
 
-def _dialog(parent: QWidget, title: str, start: Path | None, filters: Sequence[str]) -> QFileDialog:
-    folder = Settings().folder_of(title) or start or Path.home()
-    dialog = QFileDialog(parent, title, str(folder))
+def _prepared(dialog: QFileDialog, title: str, start: Path | None, filters: Sequence[str]) -> QFileDialog:
+    dialog.setDirectory(str(Settings().folder_of(title) or start or Path.home()))
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     if filters:
         dialog.setNameFilters(list(filters))
     return dialog
 
 
-def _remember(dialog: QFileDialog, title: str, chosen: Chosen) -> None:
+def _remember(dialog: QFileDialog, title: str, chosen: Chosen, *, is_inside: bool) -> None:
+    """Open the dialog; the next one opens in the chosen folder, or in that of the chosen path."""
+
     def take(path: str) -> None:
-        is_folder = dialog.fileMode() == QFileDialog.FileMode.Directory
-        Settings().remember_folder(title, Path(path) if is_folder else Path(path).parent)
+        Settings().remember_folder(title, Path(path) if is_inside else Path(path).parent)
         chosen(path)
 
     dialog.fileSelected.connect(take)

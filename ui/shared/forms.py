@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QMenu,
     QPushButton,
     QScrollArea,
+    QSizePolicy,
     QSpinBox,
     QWidget,
 )
@@ -103,8 +104,31 @@ class DecimalBox(QDoubleSpinBox):
         self.lineEdit().setTextMargins(_INSET_PX, 0, 0, 0)
 
 
+# Room of the frame and the scroll bar of an open list.
+_LIST_PX = 24
+
+
+class FittingCombo(QComboBox):
+    """A combo box as wide as its present text. Its open list is as wide as its longest text."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.currentTextChanged.connect(lambda _text: self.updateGeometry())
+
+    def sizeHint(self) -> QSize:
+        hint, advance = super().sizeHint(), self.fontMetrics().horizontalAdvance
+        widest = max((advance(self.itemText(row)) for row in range(self.count())), default=0)
+        return QSize(hint.width() - widest + advance(self.currentText()), hint.height())
+
+    def showPopup(self) -> None:
+        self.view().setMinimumWidth(self.view().sizeHintForColumn(0) + _LIST_PX)
+        super().showPopup()
+
+
 # Height of the frame and title bar of a dialog [px].
-_FRAME_PX = 40
+FRAME_PX = 40
 _LEAST_PX = 240
 
 
@@ -160,7 +184,7 @@ class TallForm(QScrollArea):
                 field.installEventFilter(self)
 
     def _bounded(self, size: QSize) -> QSize:
-        most = max(self.screen().availableSize().height() - self._rest() - _FRAME_PX, _LEAST_PX)
+        most = max(self.screen().availableSize().height() - self._rest() - FRAME_PX, _LEAST_PX)
         if size.height() <= most:
             return size
         return QSize(size.width() + self.verticalScrollBar().sizeHint().width(), most)
@@ -186,6 +210,20 @@ def dialog_form(*rows: tuple[str, QWidget]) -> QFormLayout:
     for title, field in rows:
         form.addRow(title, field)
     return form
+
+
+def align_fields(body: QWidget) -> None:
+    """Let the fields of all forms of a dialog begin at the same place."""
+    role = QFormLayout.ItemRole.LabelRole
+    labels = [
+        label
+        for form in body.findChildren(QFormLayout)
+        for row in range(form.rowCount())
+        if (item := form.itemAt(row, role)) is not None and (label := item.widget()) is not None
+    ]
+    widest = max((label.sizeHint().width() for label in labels), default=0)
+    for label in labels:
+        label.setMinimumWidth(max(widest, label.minimumWidth()))
 
 
 def make_primary(button: QPushButton) -> None:

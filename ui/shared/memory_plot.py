@@ -132,6 +132,7 @@ class MemoryPlot(Chart):
         self.count_along_x()
         self.tensors: tuple[LiveRange, ...] = ()
         self._describe = describe
+        self._names: list[str] = []
         self._chosen: frozenset[int] = frozenset()
         self._theme: Theme | None = None
         self._sides = np.zeros((0, 4))
@@ -147,6 +148,7 @@ class MemoryPlot(Chart):
         """Show tensors; ``fullest`` is the step of the peak. Nothing is selected afterwards."""
         self.tensors = tuple(tensors)
         self._chosen = frozenset()
+        self._names = [tensor.module or tensor.name for tensor in tensors]
         self._sides = np.asarray(
             [(t.start, t.end + 1, t.address / _KIB, (t.address + t.bytes) / _KIB) for t in tensors]
         ).reshape(-1, 4)
@@ -179,8 +181,7 @@ class MemoryPlot(Chart):
         theme = self._theme
         kinds = {True: wash(theme.warning, 0.55), False: wash(theme.accent, 0.55)}
         brushes = [kinds[tensor.usage == _BUFFERS] for tensor in self.tensors]
-        names = [tensor.module or tensor.name for tensor in self.tensors]
-        self._boxes.show_blocks(self._sides, brushes, QColor(theme.surface), names, theme.text)
+        self._boxes.show_blocks(self._sides, brushes, QColor(theme.surface), self._names, theme.text)
         self._mark()
 
     def _mark(self) -> None:
@@ -188,7 +189,10 @@ class MemoryPlot(Chart):
             return
         rows = sorted(self._chosen)
         brushes = [wash(self._theme.good, 0.85)] * len(rows)
-        self._marks.show_blocks(self._sides[rows], brushes, QColor(self._theme.text))
+        names = [self._names[row] for row in rows]
+        rim, ink = QColor(self._theme.text), self._theme.background
+        # The names below are covered.
+        self._marks.show_blocks(self._sides[rows], brushes, rim, names, ink)
 
     def _at(self, point: QPointF) -> int | None:
         x, y = point.x(), point.y()

@@ -91,7 +91,8 @@ def efficiency_lines(part: VelaOperation | ModuleCycles) -> list[str]:
     if not part.ideal_cycles:
         return []
     cause = f"; lost to {CAUSES[part.cause]}" if part.cause else ""
-    return [f"{percent(part.efficiency, 0)} of the limit of {count(part.ideal_cycles)} cycles{cause}"]
+    limit = f"the device needs at least {count(part.ideal_cycles)} cycles"
+    return [f"efficiency {percent(part.efficiency, 0)}: {limit}{cause}"]
 
 
 def corrected_cycles(operation: VelaOperation) -> list[str]:

@@ -12,12 +12,15 @@ from PySide6.QtCore import QObject, Qt
 from ui.shared import sortable_table
 from ui.shared.chip import AnyIndex
 from ui.shared.explanations import rule_words
+from ui.shared.setting_names import setting_title
 from ui.shared.sortable_table import FigureTableModel
 from ui.state.session import StageView
 from workbench.deploy import boards
 from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.graph.labels import operator_name
+from workbench.ids import is_stage
 from workbench.pipeline.resolution import warnings
+from workbench.pipeline.stages import STAGES_BY_ID
 from workbench.project import plugins
 from workbench.project.opened import OpenProject
 from workbench.project.rules import Resolution
@@ -131,7 +134,17 @@ SEVERITY_WORDS = {"error": "Error", "warning": "Warning"}
 
 def _place_text(problem: Problem) -> str:
     where = problem.where
-    return "" if where is None else "rule" if where.kind == "rule" else str(where)
+    if where is None:
+        return ""
+    match where.kind:
+        case "rule":
+            return "rule"
+        case "option":
+            return setting_title(where.id)
+        case "stage" if is_stage(where.id):
+            return STAGES_BY_ID[where.id].title
+        case _:
+            return str(where)
 
 
 def _describe(problem: Problem) -> str:

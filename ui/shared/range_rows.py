@@ -237,7 +237,7 @@ def read_channels(folder: Path, rows: Sequence[RangeRow]) -> Iterator[Channels]:
 def _damaged() -> WorkbenchError:
     return failure(
         "The stored ranges are damaged.",
-        "Run Calibrate again.",
+        "Calibrate again.",
         Place(kind="file", id=ARRAYS_FILE),
         code="ranges-damaged",
     )

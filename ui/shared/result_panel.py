@@ -140,7 +140,7 @@ class ResultPanel(Panel):
         return None if is_elsewhere else shown
 
     def _show_stage(self, stage: StageId) -> None:
-        view = self.context.session.stage(stage)
+        view = self.context.session.with_cause(stage)
         self.frames[stage].note.render_stage(view)
         self.frames[stage].banner.render_stage(view)
 

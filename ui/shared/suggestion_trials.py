@@ -111,7 +111,7 @@ class SuggestionTrials(QObject):
         self._pending.append(opened.project)
         if opened.project not in self._started:
             self._started.append(opened.project)
-            self._context.runner.run_until(opened, _STAGES, set())
+            self._context.runner.run_until(opened, _STAGES, set(), "trial of a suggestion")
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, StageFailed):

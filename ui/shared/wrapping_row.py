@@ -9,6 +9,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLayout, QLayoutItem, QWidget
 from ui.shared.labels import Label
 
 _GAP_PX, _LINE_PX = 8, 5
+# Qt's largest height of a widget.
+_UNBOUNDED_PX = (1 << 24) - 1
 
 
 class ItemLayout(QLayout):
@@ -122,5 +124,11 @@ class FlowRow(QWidget):
         self._take_room()
 
     def _take_room(self) -> None:
-        """Set the minimum height for all lines; a panel's own minimum knows of no width."""
-        self.setMinimumHeight(self.heightForWidth(self.width()) if self.isVisible() else 0)
+        """Take the height of all lines, no less and no more.
+
+        A panel's own minimum knows of no width, and an empty panel would divide its free height
+        between the row and its text.
+        """
+        high = self.heightForWidth(self.width())
+        self.setMinimumHeight(high if self.isVisible() else 0)
+        self.setMaximumHeight(high if self.isVisible() else _UNBOUNDED_PX)

@@ -49,7 +49,7 @@ from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.stages import STAGES
 from workbench.project.model import Project
 from workbench.project.trust import TrustStore
-from workbench.protocol import Event, Level, LogLine
+from workbench.protocol import Event, Level, LogLine, StageStarted
 from workbench.targets import why_unestimated
 
 if TYPE_CHECKING:
@@ -116,7 +116,6 @@ class Workbench(QObject):
         self.mase = MaseController(self.context, self.window)
         self.targets = TargetController(self.context, self.window)
         self.export_check = ExportCheck(self.runner, self.trust, self)
-        self.runs.is_check = self.export_check.owns
         self.navigation = Navigation(self.context, self.window)
         self.checker = Checker(self.context, self)
         self.frame = WindowController(self.context, self.trust, self.window, self.files.open_path)
@@ -322,7 +321,10 @@ class Workbench(QObject):
             self.runner.warm_up()
 
     def _on_event(self, event: Event) -> None:
-        self.session.receive(event)
+        job = self.runner.job(event.job) if isinstance(event, StageStarted) else None
+        # The bar shows the stages of the open project, not those of its variants.
+        if job is None or not job.purpose:
+            self.session.receive(event)
         log_event(event)
         if isinstance(event, LogLine):
             self.context.log.add(event.level, event.text, event.stage)
@@ -366,7 +368,7 @@ class Workbench(QObject):
             show()
 
     def _on_close_asked(self) -> None:
-        running = [job for job in self.runner.running if not self.runs.ahead.is_own(job.id)]
+        running = [job for job in self.runner.running if not self.runs.is_unasked(job)]
         if not running:
             self.files.leave(self._quit)
             return

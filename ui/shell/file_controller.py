@@ -14,7 +14,7 @@ from ui.features.program_viewer.program_windows import SUFFIXES as PROGRAM_SUFFI
 from ui.features.program_viewer.program_windows import Programs
 from ui.features.project.gallery import GalleryDialog, SampleGallery, documents
 from ui.shared.appearance import theme_named
-from ui.shared.file_dialogs import ask_to_open, ask_to_save
+from ui.shared.file_dialogs import ask_for_output_folder, ask_to_open, ask_to_save
 from ui.shared.labels import Label
 from ui.shared.theme import Theme
 from ui.state.document import ChangedOnDiskError, Document
@@ -76,12 +76,12 @@ class FileController(QObject):
 
     def ask_copy(self, sample: Sample) -> None:
         """Ask where to copy a sample, then copy and open it."""
-        ask_to_open(
+        ask_for_output_folder(
             self._window,
             f"Copy the sample {sample.title} to",
             lambda name: self.copy_sample(sample, Path(name)),
+            "",
             start=documents(),
-            folder=True,
         )
 
     def copy_sample(self, sample: Sample, folder: Path) -> None:

@@ -39,12 +39,20 @@ class HelpController(QObject):
         }
 
     def show_for_focus(self) -> None:
-        """Show the page of the panel that has the focus; the contents without one."""
+        """Show the page of the panel that has the focus, else of the one in front."""
         widget: QWidget | None = self._main.focusWidget()
         while widget is not None and not isinstance(widget, Panel):
             widget = widget.parentWidget()
-        panel_id = widget.panel_id if isinstance(widget, Panel) else ""
+        panel_id = widget.panel_id if isinstance(widget, Panel) else self._front_panel()
         self.show_page(guide.page_for_panel(panel_id) if panel_id else guide.INDEX)
+
+    def _front_panel(self) -> str:
+        """Return the panel in front in the present workspace; "" while no project is open."""
+        spaces = self._main.workspaces
+        home = spaces.homes[spaces.current]
+        docks = self._main.docks.items()
+        fronts = (name for name, dock in docks if dock.parentWidget() is home and dock.is_in_front)
+        return next(fronts, "")
 
     def show_contents(self) -> None:
         """Show the table of contents."""

@@ -47,8 +47,8 @@ LEAST = QSize(840, 470)
 _FRAME = QSize(8, 40)
 # Below this height the panels at the left are stacked, below this width those of both sides.
 _LOW_PX, _NARROW_PX = 600, 960
-# Least width of the left side at first, and its width with the tabs of both sides.
-_SIDE_PX, _STACKED_PX = 240, 280
+# Least and largest width of the left side at first, and its width with the tabs of both sides.
+_SIDE_PX, _WIDE_SIDE_PX, _STACKED_PX = 240, 380, 280
 DRAWER: tuple[PanelId, ...] = ("problems", "jobs", "log")
 # Parts of a saved layout beside the state of each area.
 _CURRENT, _WITHHELD, _COLLAPSED = "workspace", "withheld", "collapsed"
@@ -421,7 +421,7 @@ class MainWindow(QMainWindow):
         docks, wide, high = self.docks, self.width(), self.height()
         is_narrow = wide < _NARROW_PX
         self._stack_sides(is_low=high < _LOW_PX, is_narrow=is_narrow)
-        sides = {"modules": min(350, max(int(0.24 * wide), _SIDE_PX))}
+        sides = {"modules": min(_WIDE_SIDE_PX, max(int(0.24 * wide), _SIDE_PX))}
         if is_narrow:
             sides["modules"] = _STACKED_PX
         else:

@@ -9,9 +9,10 @@ from typing import Literal
 
 from PySide6.QtCore import QObject, QTimer, QUrl
 from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QAbstractSpinBox, QApplication, QLineEdit, QPlainTextEdit, QTextEdit
 
 from ui.features.trust_dialog import TrustDialog, question_text
-from ui.shared.file_dialogs import ask_to_open, ask_to_save
+from ui.shared.file_dialogs import ask_for_output_folder, ask_to_save
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.study_controller import StudyController
 from ui.shell.auto_evaluate import LiveMode, LowerAhead
@@ -64,8 +65,6 @@ class RunController(QObject):
         super().__init__(window)
         self._context, self._trust, self._window = context, trust, window
         self._asked: list[Callable[[], object]] = []
-        # Whether a job only tries a draft, whose dialog shows its problems.
-        self.is_check: Callable[[str], bool] = lambda _job: False
         self.live = LiveMode(context, window)
         self.ahead = LowerAhead(context, self)
         # The workspace in which all was run, until the outcome is shown; "" without such a run.
@@ -162,29 +161,35 @@ class RunController(QObject):
         )
 
     def _on_event(self, event: Event) -> None:
-        if not isinstance(event, StageFailed) or self.ahead.is_own(event.job):
+        if not isinstance(event, StageFailed):
             return
-        if not self.is_check(event.job):
+        job = self._context.runner.job(event.job)
+        # The dialog of a new project shows its problems itself.
+        if job is None or not (self.is_unasked(job) or job.purpose == "check of a new project"):
             self._context.notices.error(WorkbenchError(event.infos))
+
+    def is_unasked(self, job: Job) -> bool:
+        """Return whether the window started a job that nobody asked for."""
+        return self.ahead.is_own(job.id) or job.purpose == "trial of a suggestion"
 
     def _on_engine_ended(self, event: EngineExit) -> None:
         problem = event.problem(details=self._context.log.last_lines(40))
         self._context.notices.error(WorkbenchError([problem]))
 
     def _show_outcome(self, job: Job) -> None:
-        """Show the outcome after a run of all stages, unless the user went elsewhere."""
-        if not self._shown_from or job.study or not job.over or self.ahead.is_own(job.id):
+        """Show the outcome after a run of all stages, unless the user went elsewhere or types."""
+        if not self._shown_from or job.study or not job.over or self.is_unasked(job):
             return
         if job.state != "done":
             self._shown_from = ""
-        elif not self._context.runner.running:
-            if self._window.workspaces.current == self._shown_from:
+        elif all(self.is_unasked(other) for other in self._context.runner.running):
+            if self._window.workspaces.current == self._shown_from and not is_typing():
                 self._window.reveal("outcome")
             self._shown_from = ""
 
     def _on_job_changed(self, job: Job) -> None:
         self._show_outcome(job)
-        if not job.over or job.elapsed_s < NOTABLE_S or self.ahead.is_own(job.id):
+        if not job.over or job.elapsed_s < NOTABLE_S or self.is_unasked(job):
             return
         if job.state == "done":
             show = Action("Show", lambda: self._show_work(job))
@@ -212,15 +217,16 @@ class DeliverablesController(QObject):
 
     def ask_deliver(self) -> None:
         """Ask for a folder and copy the deliverables into it."""
-        if self._context.result("package") is None:
+        project = self._context.document.project
+        if self._context.result("package") is None or project is None:
             self._say_none()
             return
-        ask_to_open(
+        ask_for_output_folder(
             self._window,
             "Export deliverables to",
             lambda name: self.deliver(Path(name)),
+            f"{project.name}-deliverables",
             start=self._context.document.folder,
-            folder=True,
         )
 
     def deliver(self, target: Path, *, allow_differences: bool = False) -> None:
@@ -312,12 +318,13 @@ class DeliverablesController(QObject):
 
     def ask_overlays(self) -> None:
         """Ask for a folder and write the graph, its figures and the timeline into it."""
-        ask_to_open(
+        project = self._context.document.project
+        ask_for_output_folder(
             self._window,
             "Export for Model Explorer and Perfetto to",
             lambda name: self.overlays(Path(name)),
+            f"{project.name if project else 'untitled'}-overlays",
             start=self._context.document.folder,
-            folder=True,
         )
 
     def overlays(self, target: Path) -> None:
@@ -366,6 +373,11 @@ class DeliverablesController(QObject):
                 Action("Open folder", lambda: open_externally(target.parent)),
             ],
         )
+
+
+def is_typing() -> bool:
+    """Return whether a field for text has the focus: what is typed next belongs there."""
+    return isinstance(QApplication.focusWidget(), QLineEdit | QPlainTextEdit | QTextEdit | QAbstractSpinBox)
 
 
 def open_externally(path: Path) -> None:

@@ -33,7 +33,7 @@ GROUPS: tuple[tuple[str, tuple[StageId, ...]], ...] = (
     ("Quantize", ("convert", "evaluate")),
     ("Compile", ("lower",)),
     ("Verify", ("verify", "run")),
-    ("Pack", ("package",)),
+    ("Package", ("package",)),
 )
 # Width of the label of a group of stages.
 _GROUP_PX = 58

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QGuiApplication, QKeyEvent, QPainter, QPaintEvent, QRegion
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -48,7 +48,6 @@ class Toast(QFrame):
         self._default: QPushButton | None = None
         self.setObjectName("Toast")
         self.setProperty("level", notice.level)
-        self.setFixedWidth(WIDTH_PX)
         self.setAccessibleName(f"{notice.level}: {notice.text}")
         self._build(theme)
         if notice.lasts_s is not None:
@@ -79,7 +78,7 @@ class Toast(QFrame):
             self._default.click()
 
     def _build(self, theme: Theme) -> None:
-        outer = QVBoxLayout(self)
+        outer = self._outer = QVBoxLayout(self)
         outer.setContentsMargins(12, 10, 8, 10)
         outer.setSpacing(6)
         outer.addLayout(self._headline(theme))
@@ -90,6 +89,17 @@ class Toast(QFrame):
         buttons = self._buttons()
         if buttons.count():
             outer.addLayout(buttons)
+        self._row = buttons
+
+    def fit(self) -> None:
+        """Take the usual width, or that of the buttons where their texts need more."""
+        margins = self._outer.contentsMargins() + self.contentsMargins()
+        # The style of a button, and so its width, is known after the row was measured first.
+        self._row.invalidate()
+        buttons = self._row.minimumSize().width() + margins.left() + margins.right()
+        width = max(WIDTH_PX, buttons)
+        self.setFixedWidth(width)
+        self.resize(width, self.heightForWidth(width))
 
     def _headline(self, theme: Theme) -> QHBoxLayout:
         colours = {"error": theme.bad, "warning": theme.warning, "success": theme.good}
@@ -220,17 +230,17 @@ class ToastHost(QObject):
             self._move_to_corner()
         return False
 
-    def _free_place(self, height: int) -> QPoint:
-        """Return where a stack of this height covers no control, or the fewest: low and right."""
-        area = self._window.rect()
-        bottom = area.bottom() - _MARGIN_PX - height
-        covered: dict[tuple[int, int], int] = {(area.right() - WIDTH_PX - 16, bottom): _MOST}
+    def _free_place(self, size: QSize) -> QPoint:
+        """Return where a stack of this size covers no control, or the fewest: low and right."""
+        area, width = self._window.rect(), size.width()
+        bottom = area.bottom() - _MARGIN_PX - size.height()
+        covered: dict[tuple[int, int], int] = {(area.right() - width - 16, bottom): _MOST}
         controls = self._controls()
-        for right in range(area.right() - 16, WIDTH_PX, -_STEP_PX * 8):
+        for right in range(area.right() - 16, width, -_STEP_PX * 8):
             for top in range(bottom, _TOP_PX, -_STEP_PX):
-                box = QRect(right - WIDTH_PX, top, WIDTH_PX, height)
-                covered[right - WIDTH_PX, top] = sum(box.intersects(c) for c in controls)
-                if not covered[right - WIDTH_PX, top]:
+                box = QRect(QPoint(right - width, top), size)
+                covered[right - width, top] = sum(box.intersects(c) for c in controls)
+                if not covered[right - width, top]:
                     return box.topLeft()
         return QPoint(*min(covered, key=covered.__getitem__))
 
@@ -259,6 +269,9 @@ class ToastHost(QObject):
             self._waiting.append(notice)
             self._making.start()
             return
+        # A popup takes all keys and clicks: the question could not be answered.
+        while (popup := QApplication.activePopupWidget()) is not None and popup.close():
+            pass
         if self._veil is None:
             self._veil = _Veil(self._window)
         self._veil.setGeometry(self._window.rect())
@@ -303,7 +316,7 @@ class ToastHost(QObject):
             is_shown = toast.notice.blocking or len(stack) < SHOWN
             # The style of a toast, and so its height, is known as soon as it is visible.
             toast.setVisible(is_shown)
-            toast.resize(WIDTH_PX, toast.heightForWidth(WIDTH_PX))
+            toast.fit()
             if toast.notice.blocking:
                 box = QRect(0, 0, toast.width(), toast.height())
                 box.moveCenter(area.center())
@@ -311,7 +324,8 @@ class ToastHost(QObject):
             elif is_shown:
                 stack.append(toast)
         height = sum(toast.height() + _GAP_PX for toast in stack)
-        corner = self._free_place(height) if stack else QPoint()
+        width = max((toast.width() for toast in stack), default=WIDTH_PX)
+        corner = self._free_place(QSize(width, height)) if stack else QPoint()
         for toast in reversed(stack):
             toast.move(corner)
             corner += QPoint(0, toast.height() + _GAP_PX)

@@ -36,10 +36,6 @@ class ExportCheck(QObject):
         self._soon.timeout.connect(self._start)
         runner.received.connect(self._on_event)
 
-    def owns(self, job: str) -> bool:
-        """Return whether a job is one of the check."""
-        return job in self._jobs
-
     def check(self, draft: OpenProject | None) -> None:
         """Check a draft; None is a draft that is not complete."""
         self._draft = draft
@@ -72,7 +68,7 @@ class ExportCheck(QObject):
             self.told.emit(error.infos[0].message, False)
             return
         self.told.emit("Checking the export\u2026", None)
-        self._jobs += self._runner.run_until(draft, ["export"], set())
+        self._jobs += self._runner.run_until(draft, ["export"], set(), "check of a new project")
 
     def _on_event(self, event: Event) -> None:
         if self._tried is None or not self._jobs:

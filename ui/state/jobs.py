@@ -18,6 +18,8 @@ from workbench.protocol import Lane, RunStudy, RunUntil
 from workbench.studies import STUDIES_BY_ID
 
 JobState = Literal["waiting", "running", "done", "failed", "cancelled", "crashed"]
+# What a job computes another project than the open one for; "" is a job for the open one.
+Purpose = Literal["", "trial of a suggestion", "preview", "check of a new project"]
 
 BACKGROUND: frozenset[StageId] = frozenset({"lower", "verify", "run", "package"})
 
@@ -28,7 +30,8 @@ class Job:
 
     ``after`` names the job and the stage that must finish before this job starts; ``plan`` is None
     if the engine makes the plan; ``code`` is the digest of the code that may run.
-    ``progress`` is the fraction of the running stage in [0, 1]; None if unknown.
+    ``progress`` is the fraction of the running stage in [0, 1]; None if unknown. A job with a
+    ``purpose`` computes a variant of the open project, or a new one.
     """
 
     id: str
@@ -45,6 +48,7 @@ class Job:
     stage: WorkId | Literal[""] = ""
     progress: float | None = None
     message: str = ""
+    purpose: Purpose = ""
     began: float | None = None
     ended: float | None = None
 

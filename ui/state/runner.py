@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from pydantic import JsonValue
 from PySide6.QtCore import QObject, QThread, Signal
 
-from ui.state.jobs import BACKGROUND, Job, command_of, interactive_part, lane_of
+from ui.state.jobs import BACKGROUND, Job, Purpose, command_of, interactive_part, lane_of
 from ui.state.session import Planned
 from workbench.errors import TrustRequiredError, WorkbenchError, reason_of
 from workbench.ids import STAGE_IDS, StageId, StudyId
@@ -246,12 +246,12 @@ class Runner(QObject):
         return "ready" if self._ready.get(lane) else "starting"
 
     def queued_stages(self) -> set[StageId]:
-        """Return the stages that running and queued jobs still have to run."""
+        """Return the stages that running and queued jobs of the open project still have to run."""
         return {
             stage
             for job in self.running
             for stage in stages_needed(job.until)
-            if not job.study
+            if not job.study and not job.purpose
             if (job.id, stage) not in self._finished and stage != job.stage
         }
 
@@ -264,16 +264,17 @@ class Runner(QObject):
         return True
 
     def run_until(
-        self, opened: OpenProject, stages: Sequence[StageId], done: Collection[StageId]
+        self, opened: OpenProject, stages: Sequence[StageId], done: Collection[StageId], purpose: Purpose = ""
     ) -> list[str]:
         """Run ``stages`` and all stages they need that are not in ``done``.
 
-        Trust is asked for once, before anything runs. Returns the ids of the new jobs.
+        ``purpose`` is given for another project than the open one. Trust is asked for once, before
+        anything runs. Returns the ids of the new jobs.
         """
         try:
             code = demand(opened, self._trust).digest
         except TrustRequiredError as error:
-            self.trust_asked.emit(error, lambda: self.run_until(opened, stages, done))
+            self.trust_asked.emit(error, lambda: self.run_until(opened, stages, done, purpose))
             return []
         except WorkbenchError as error:
             self.refused.emit(error)
@@ -283,12 +284,12 @@ class Runner(QObject):
         first = _furthest([h for h in heads if h not in done])
         commands: list[str] = []
         if first:
-            commands.append(self._add(first, opened, code, None))
+            commands.append(self._add(first, opened, code, None, purpose))
         for stage in wanted:
             if stage in BACKGROUND:
                 base = interactive_part(stage)
                 after = (commands[0], base) if first and base not in done else None
-                commands.append(self._add(stage, opened, code, after))
+                commands.append(self._add(stage, opened, code, after, purpose))
         self._feed()
         return commands
 
@@ -347,11 +348,19 @@ class Runner(QObject):
         for link in [*links, *self._leaving]:
             link.stop()
 
-    def _add(self, until: StageId, opened: OpenProject, code: str, after: tuple[str, StageId] | None) -> str:
+    def _add(
+        self,
+        until: StageId,
+        opened: OpenProject,
+        code: str,
+        after: tuple[str, StageId] | None,
+        purpose: Purpose,
+    ) -> str:
         job_id = f"j{next(self._ids)}"
-        title = f"{opened.project.name}: run to {STAGES_BY_ID[until].title}"
+        goal = STAGES_BY_ID[until].title
+        title = f"{opened.project.name}: {f'{purpose}, {goal}' if purpose else f'run to {goal}'}"
         planned = self.plan_of(opened)
-        job = Job(job_id, title, lane_of(until), until, opened, after, planned, code)
+        job = Job(job_id, title, lane_of(until), until, opened, after, planned, code, purpose=purpose)
         self._jobs[job_id] = job
         self.job_changed.emit(job)
         return job_id

@@ -22,7 +22,7 @@ from workbench.ids import StageId, is_stage
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.keys import Digests
 from workbench.pipeline.plan import Plan, PlannedStage, plan
-from workbench.pipeline.stages import STAGES, STAGES_BY_ID
+from workbench.pipeline.stages import STAGES, STAGES_BY_ID, stages_needed
 from workbench.project.model import Project
 from workbench.project.opened import OpenProject
 from workbench.project.sources import missing
@@ -136,6 +136,17 @@ class Session(QObject):
             return replace(view, state="failed", infos=infos, elapsed_s=elapsed_s)
         return replace(view, state="queued" if stage_id in self._queued else "stale")
 
+    def with_cause(self, stage_id: StageId) -> StageView:
+        """Return the view of a stage; that of the earlier one whose failure keeps it from running."""
+        view = self.stage(stage_id)
+        if view.state != "stale":
+            return view
+        earlier = (self.stage(needed) for needed in stages_needed(stage_id))
+        failed = next((other for other in earlier if other.state == "failed"), None)
+        if failed is None:
+            return view
+        return replace(view, state="failed", title=failed.title, infos=failed.infos)
+
     def planned_key(self, stage_id: StageId) -> str:
         """Return the key that the plan gives a stage, whatever runs now; "" without one."""
         planned = self._plan.get(stage_id)
@@ -154,7 +165,7 @@ class Session(QObject):
 
     def set_plan(self, plan: Plan) -> None:
         """Set a new plan. Results that are no longer current become outdated."""
-        before, views = self._current(), self.stages()
+        before, views = self._current(), self._with_causes()
         for stage_id, planned in self._plan.items():
             if planned.key in self._done:
                 self._former[stage_id] = self.cache.folder(planned.key)
@@ -169,7 +180,7 @@ class Session(QObject):
 
     def forget(self) -> None:
         """Reset for another project."""
-        before, views = self._current(), self.stages()
+        before, views = self._current(), self._with_causes()
         self._plan, self._former = {}, {}
         self._failed.clear()
         self._queued.clear()
@@ -201,6 +212,9 @@ class Session(QObject):
                 self._running.pop(event.stage, None)
                 self._elapsed[event.key] = event.elapsed_s
                 self._failed[event.key] = event.infos
+                for stage in STAGES:
+                    if event.stage in stages_needed(stage.id)[:-1]:
+                        self.stage_changed.emit(stage.id)
             case StageSkipped():
                 self._queued.discard(event.stage)
             case JobFinished() | EngineExit():
@@ -230,12 +244,15 @@ class Session(QObject):
                 self._failed[running.key] = (event.problem(),)
             self.stage_changed.emit(stage_id)
 
+    def _with_causes(self) -> list[StageView]:
+        return [self.with_cause(stage.id) for stage in STAGES]
+
     def _current(self) -> set[str]:
         return {stage.key for stage in self._plan.values() if stage.key in self._done}
 
     def _tell_changed(self, before: set[str], views: Sequence[StageView]) -> None:
         """Tell what is not as it was, from the keys of current results and the stages before."""
-        for old, new in zip(views, self.stages(), strict=True):
+        for old, new in zip(views, self._with_causes(), strict=True):
             if new != old:
                 self.stage_changed.emit(new.id)
         if self._current() != before:

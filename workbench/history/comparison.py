@@ -283,19 +283,20 @@ def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRo
 
 
 def change_text(before: str, after: str) -> str:
-    """Return how much a figure changed, with its share; "" if one of both is no number."""
-    old, new = _leading(before), _leading(after)
+    """Return how much a figure changed, with its unit and share; "" if one of both is no number."""
+    old, new = leading_number(before), leading_number(after)
     if old is None or new is None or old == new:
         return ""
-    change = f"{new - old:+,.6g}".replace("-", "\u2212")
+    unit = after.partition(" ")[2].partition(",")[0]
+    change = f"{new - old:+,.6g} {unit}".strip().replace("-", "\u2212")
     is_relative = old > 0 and not before.endswith(("%", "dB"))
     share = f" ({100 * (new - old) / old:+.1f} %)".replace("-", "\u2212") if is_relative else ""
     return f"{change}{share}"
 
 
-def _leading(text: str) -> float | None:
+def leading_number(text: str) -> float | None:
     """Return the number that a text begins with; None if it begins with none."""
-    word = text.split(" ", maxsplit=1)[0].replace(",", "")
+    word = text.split(" ", maxsplit=1)[0].replace(",", "").replace("\u2212", "-")
     try:
         return float(word)
     except ValueError:

@@ -47,8 +47,8 @@ def test_that_each_part_tells_its_own_state_and_what_the_target_lacks(opened, qt
     panel = opened.window.reveal("accuracy")
     quality, verify = (panel.frames[s].note for s in ("evaluate", "verify"))
     qtbot.waitUntil(lambda: quality.button.isVisible() and verify.button.isVisible())
-    assert quality.button.text() == "Run Evaluate"
-    assert verify.button.text() == "Run Verify"
+    assert quality.button.text() == "Evaluate"
+    assert verify.button.text() == "Verify"
     assert quality.label.text()
     # The quality is shown while the comparison is still missing.
     panel = shown(opened, qtbot, "evaluate")
@@ -106,7 +106,7 @@ def test_that_cards_bars_and_tensors_are_told_sorted_chosen_and_marked(panel, qt
     banners = [panel.frames[stage].banner for stage in ("evaluate", "verify")]
     qtbot.waitUntil(lambda: all(banner.isVisible() for banner in banners))
     assert "Quality: outdated" in banners[0].label.text()
-    assert banners[1].button.text() == "Run Verify"
+    assert banners[1].button.text() == "Verify"
 
 
 def test_that_the_operation_which_adds_the_error_is_named_and_not_the_last_one(opened, qtbot, monkeypatch):

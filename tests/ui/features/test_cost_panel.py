@@ -50,8 +50,8 @@ def test_that_an_empty_panel_offers_to_compile_and_a_program_without_the_npu_is_
     panel = opened.window.reveal("cost")
     note = panel.frames["lower"].note
     qtbot.waitUntil(note.button.isVisible)
-    assert note.button.text() == "Run Compile"
-    assert note.button.text() == "Run Compile"
+    assert note.button.text() == "Compile"
+    assert note.button.text() == "Compile"
     # A program without the NPU is said plainly.
     leave_results(monkeypatch, lower=lowered(vela=(), delegates=0, delegated_nodes=0))
     panel = shown(opened, qtbot)

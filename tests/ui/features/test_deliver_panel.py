@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from PySide6.QtCore import QRectF, Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QRectF, QSizeF, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QGuiApplication
 from PySide6.QtWidgets import QFileDialog
 
 from tests.fakes.engine import leave_results
 from tests.fakes.results import result_of
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
-from ui.features.deliver.treemap import squarified
+from ui.features.deliver.treemap import shown_lines, squarified
 from workbench.deploy.emulation.findings import Proof
 from workbench.deploy.emulation.proofs import keep_proof
 from workbench.files import file_digest
@@ -41,7 +41,7 @@ def test_that_files_and_the_verdict_are_awaited_shown_exported_and_marked_after_
     panel = opened.window.reveal("deliverables")
     note = panel.frames["package"].note
     qtbot.waitUntil(note.button.isVisible)
-    assert note.button.text() == "Run Package"
+    assert note.button.text() == "Package"
     run_to(opened, qtbot, "")
     qtbot.waitUntil(lambda: opened.window.workspaces.current == "outcome")
     opened.window.reveal("deliverables")
@@ -107,6 +107,17 @@ def test_that_the_note_says_what_was_proven_since_it_was_shown(opened, qtbot, mo
     opened.window.reveal("deliverables")
     words = "proven on an emulated Cortex-M55 with driver 1.0.0"
     qtbot.waitUntil(lambda: words in panel.note.toPlainText())
+
+
+def test_that_an_area_shows_the_end_of_its_name_and_whole_figures_only(qtbot):
+    metrics, lines = QFontMetricsF(QFont()), ["stage1.1.cv2.conv", "5.2 KiB, 6 %", "weights, encoded"]
+    advance, high = metrics.horizontalAdvance, 10 * metrics.height()
+    assert shown_lines(lines, QSizeF(advance(lines[0]) + 9, high), metrics) == lines
+    ending, *figures = shown_lines(lines, QSizeF(advance(lines[1]) + 1, high), metrics)
+    assert ending.endswith("cv2.conv")
+    assert figures == ["5.2 KiB, 6 %"]
+    assert shown_lines(lines, QSizeF(advance("5.2 K"), high), metrics) == []
+    assert shown_lines(lines, QSizeF(500, metrics.height() * 1.5), metrics) == lines[:1]
 
 
 @for_each("sizes", [[1.0], [6, 6, 4, 3, 2, 2, 1], [1000, 1, 1], [5.0] * 40])

@@ -15,7 +15,7 @@ def panel(opened, qtbot, monkeypatch):
     let_calibrate(monkeypatch, write_ranges)
     shown = opened.window.reveal("formats")
     # Before calibration the panel says what it waits for.
-    qtbot.waitUntil(lambda: shown.none.button.text() == "Run Calibrate")
+    qtbot.waitUntil(lambda: shown.none.button.text() == "Calibrate")
     shown.none.button.click()
     qtbot.waitUntil(lambda: shown.tensor.count() == 4 and shown.chart.isVisible())
     qtbot.waitUntil(lambda: not opened.runner.running)

@@ -39,6 +39,13 @@ def test_that_help_opens_pages_of_panels_and_problems_follows_links_and_searches
     assert 0 < len(window.titles()) < len(everything)
 
 
+def test_that_help_without_a_focused_panel_opens_the_page_of_the_one_in_front(opened):
+    opened.window.reveal("runs")
+    opened.window.pipeline.run.setFocus()
+    opened.window.actions_by_id["help"].trigger()
+    assert opened.help.window.page == guide.page_for_panel("runs")
+
+
 def test_that_every_panel_has_a_page_of_its_own():
     assert [row.id for row in PANELS if guide.page_for_panel(row.id) == guide.INDEX] == []
 

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit, QWidget
 
 from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
-from ui.features.project.draft import callables_of, parse_shapes
+from ui.features.project.draft import build, callables_of, parse_shapes
 from ui.features.project.import_command import ImportCommandDialog
 from ui.features.project.new_project import NewProjectDialog
 from ui.features.project.recipe import RecipeDialog
@@ -115,6 +115,55 @@ def test_that_pictures_cannot_be_prepared_in_an_unclear_way(parent, pictures, qt
             qtbot.keyClicks(line, text)
         assert not dialog.buttons.button(OK).isEnabled()
         assert dialog.problems.text()
+
+
+def test_that_a_model_and_data_in_python_hide_no_row_of_the_form(parent, folder, qtbot):
+    code = folder / "net.py"
+    code.write_text("class Net:\n def forward(self): ...\ndef calibration():\n yield 1\n")
+    dialog = NewProjectDialog("", parent)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    dialog.model.set_text(str(code))
+    dialog.show_export("The export is checked when the project runs, after you have allowed it.", None)
+    dialog.data.set_text(str(code))
+    qtbot.wait(10)
+    form = dialog.findChild(TallForm)
+    assert form.verticalScrollBar().maximum() == 0
+    assert (
+        form.viewport()
+        .rect()
+        .contains(dialog.advanced.mapTo(form.viewport(), dialog.advanced.rect().center()))
+    )
+    dialog.reject()
+
+
+def test_that_data_from_a_python_file_offers_its_functions_those_that_yield_first(parent, folder):
+    code = folder / "net.py"
+    code.write_text(
+        "raise SystemExit\nclass Net:\n def forward(self): ...\ndef net(): ...\n"
+        "def scaled(by):\n yield by\ndef _hidden():\n yield 1\ndef calibration():\n yield 1\n"
+    )
+    dialog = NewProjectDialog(str(code), parent)
+    for field, box in (
+        (dialog.data, dialog.data_function), (dialog.evaluation, dialog.evaluation_function)
+    ):  # fmt: skip
+        assert box.isHidden()
+        field.set_text(str(code))
+        assert not box.isHidden()
+        assert [box.itemText(i) for i in range(box.count())] == ["calibration", "net"]
+    project = build(dialog.draft()).project
+    assert project.calibration.spec == "net.py:calibration"
+    assert project.evaluation.data.spec == "net.py:calibration"
+    # A file without such a function is told, and what to write.
+    (folder / "none.py").write_text("x = 1\n")
+    dialog.data.set_text(str(folder / "none.py"))
+    assert not dialog.buttons.button(OK).isEnabled()
+    assert dialog.problems.text().startswith("none.py has no function without arguments")
+    # What was written with its function is taken as it is.
+    dialog.data.set_text(f"{code}:net")
+    assert dialog.data_function.isHidden()
+    assert build(dialog.draft()).project.calibration.spec == "net.py:net"
+    dialog.reject()
 
 
 def test_that_a_python_file_offers_its_callables_without_running(parent, folder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
-from PySide6.QtWidgets import QDialogButtonBox
+from PySide6.QtWidgets import QDialogButtonBox, QLineEdit
 
 from tests.for_each import for_each
 from ui.features.project.data_preview import summary_of
@@ -167,3 +167,15 @@ def test_that_a_damaged_file_is_told_in_the_preview(tmp_path):
     path = tmp_path / "bad.npz"
     path.write_bytes(b"no zip")
     assert "bad.npz cannot be read" in summary_of(path).text
+
+
+def test_that_all_fields_begin_at_the_same_place_and_none_says_the_kind_of_its_value(ask):
+    dialog = ask()
+    shown = [field for field in dialog.fields.values() if field.isVisible()]
+    assert len(shown) > 20
+    assert {field.mapTo(dialog, field.rect().topLeft()).x() for field in shown} == {
+        shown[0].mapTo(dialog, shown[0].rect().topLeft()).x()
+    }
+    kinds = {"a text", "a whole number", "a number"}
+    lines = [line for line in dialog.findChildren(QLineEdit) if line.isVisible() and not line.text()]
+    assert [line.accessibleName() for line in lines if line.placeholderText() in kinds] == []

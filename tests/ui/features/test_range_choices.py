@@ -44,7 +44,7 @@ def ranges_say_where_they_come_from_and_follow_the_selection(panel, opened, qtbo
     banner = panel.frames["calibrate"].banner
     qtbot.waitUntil(banner.isVisible)
     assert "outdated" in banner.label.text()
-    assert banner.button.text() == "Run Calibrate"
+    assert banner.button.text() == "Calibrate"
     opened.document.undo_stack.undo()
     qtbot.waitUntil(lambda: not banner.isVisible())
 

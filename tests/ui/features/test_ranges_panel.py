@@ -25,7 +25,7 @@ def test_that_an_empty_panel_offers_to_calibrate_and_tells_how_far_it_is(opened,
     panel = opened.window.reveal("ranges")
     note = panel.frames["calibrate"].note
     qtbot.waitUntil(note.button.isVisible)
-    assert note.button.text() == "Run Calibrate"
+    assert note.button.text() == "Calibrate"
     # A running calibration is told in place of ranges.
     engines.plays = [Play(hold="calibrate")]
     panel.context.run_to("calibrate")

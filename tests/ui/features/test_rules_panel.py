@@ -131,3 +131,14 @@ def test_that_rules_are_told_edited_and_added(promise, panel, qtbot):
     panel.context.document.undo_stack.setIndex(0)
     panel.flush()
     promise(panel, qtbot)
+
+
+def test_that_proposed_names_have_the_rows_and_the_frame_of_other_lists(panel, qtbot):
+    field = panel.form.match
+    field.setFocus()
+    qtbot.keyClicks(field, "s")
+    popup = field.completer().popup()
+    qtbot.waitUntil(popup.isVisible)
+    assert popup.sizeHintForRow(0) >= 24
+    assert popup.viewport().geometry().left() > 1
+    popup.hide()

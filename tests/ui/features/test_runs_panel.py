@@ -4,6 +4,8 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes import fvp, runner_elf
+from ui.features.runs.run_table import RunRow
+from ui.features.runs.runs_panel import NO_PAIR
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.history.store import History, history_path
 from workbench.project import edits
@@ -47,6 +49,32 @@ def titles(table):
     return [model.headerData(column, horizontal) for column in range(model.columnCount())]
 
 
+def test_that_long_rules_leave_the_cycles_visible_beside_the_plot(two_runs, panel, qtbot):
+    panel.resize(1500, 700)
+    qtbot.waitUntil(lambda: panel._split.width() > 1400)
+    (row, *_) = panel.model.rows
+    (rule, *_) = row.run.rules
+    modules = [f"backbone.stage{number}.conv" for number in range(9)]
+    rules = [rule.model_copy(update={"kind": "module_name", "match": name}) for name in modules]
+    panel.model.set_rows([RunRow(row.run.model_copy(update={"rules": (rule, *rules)}))])
+    header, at = panel.table.horizontalHeader(), titles(panel.table).index("Cycles")
+    qtbot.waitUntil(lambda: panel.table.width() > 600)
+    end = header.sectionViewportPosition(at) + header.sectionSize(at)
+    assert 0 < end <= panel.table.viewport().width()
+
+
+def test_that_a_comparison_says_what_to_do_and_aligns_changes_as_numbers(two_runs, panel, qtbot):
+    panel.pages.setCurrentIndex(1)
+    assert panel.change_table.isVisible()
+    assert panel.change_table.empty == NO_PAIR
+    assert texts(panel.change_table, 1) == []
+    panel.table.selectAll()
+    assert texts(panel.change_table, 1) == ["head"]
+    right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+    change = panel.change_table.model().index(0, 2)
+    assert change.data(Qt.ItemDataRole.TextAlignmentRole) == right
+
+
 def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(two_runs, panel, qtbot):
     # Every evaluated configuration is listed with its figures.
     assert texts(panel.table, 0) == ["1", "2"]
@@ -61,7 +89,7 @@ def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(two
     panel.resize(1000, 480)
     qtbot.waitUntil(lambda: panel.table.width() > 0.9 * panel.width())
     header = panel.table.horizontalHeader()
-    for title in ("Accuracy", "Cycles", "SRAM [KiB]", "CPU ops"):
+    for title in ("Rules", "Accuracy", "Cycles", "SRAM [KiB]", "CPU ops"):
         at = columns.index(title)
         end = header.sectionViewportPosition(at) + header.sectionSize(at)
         assert 0 < end <= panel.table.viewport().width()

@@ -3,6 +3,8 @@
 import pytest
 from PySide6.QtCore import Qt
 
+from tests.fakes import studies
+from ui.features.sensitivity_panel import unit_title
 from workbench.protocol import RunStudy
 
 
@@ -81,7 +83,34 @@ def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
 def test_that_an_empty_panel_offers_to_measure_below_its_text(opened, engines, panel, qtbot):
     qtbot.waitUntil(panel.note.button.isVisible)
     assert panel.note.button.text() == panel.measure.text() == "Measure"
+    # The text and its button are in the middle of the free room.
+    head = panel.measure.mapTo(panel, panel.measure.rect().bottomLeft()).y()
+    middle = panel.note.label.mapTo(panel, panel.note.label.rect().bottomLeft()).y()
+    assert abs(middle - (head + panel.height()) / 2) < 30
     qtbot.mouseClick(panel.note.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: panel.study.result is not None and not opened.runner.running)
     assert not panel.note.button.isVisible()
     assert [c.study for c in engines.commands if isinstance(c, RunStudy)] == ["sensitivity"]
+
+
+def test_that_a_study_of_all_samples_there_are_is_finished(opened, panel, qtbot):
+    panel.samples.setValue(studies.DATA_SAMPLES + 10)
+    panel.measure.click()
+    qtbot.waitUntil(lambda: panel.study.result is not None and not opened.runner.running)
+    panel.refresh()
+    assert (panel.measure.text(), panel.measure.isEnabled()) == ("Measure", False)
+    assert f"all {studies.DATA_SAMPLES} samples" in panel.note.text()
+    # Of fewer samples the measured ones are enough; more were not asked for yet.
+    panel.samples.setValue(studies.DATA_SAMPLES + 11)
+    panel.refresh()
+    assert panel.measure.isEnabled()
+
+
+def test_that_a_fused_group_is_named_by_its_modules():
+    of = studies.unit("stem.conv + 2", 0.1, 0.1).unit
+    fused = of.model_copy(update={"matches": ("stem.conv", "stem.bn", "stem.act")})
+    assert unit_title(fused) == "stem.conv + bn + act"
+    many = of.model_copy(update={"matches": ("a", "b", "c", "d"), "name": "a + 3"})
+    assert unit_title(many) == "a + 3"
+    operation = of.model_copy(update={"kind": "node_name", "matches": ("add", "mul"), "name": "x: add, mul"})
+    assert unit_title(operation) == "x: add, mul"

@@ -96,7 +96,7 @@ def test_that_a_card_says_what_to_expect_and_undo_takes_its_gain_back(cards, ope
     assert [r.config for r in opened.document.project.rules] == ["a8w8", "a8w8"]
     banner = opened.window.docks["suggestions"].panel.frames["lower"].banner
     assert banner.isVisible()
-    assert banner.button.text() == "Run Compile"
+    assert banner.button.text() == "Compile"
     lower_without(opened, qtbot, monkeypatch)
     qtbot.waitUntil(lambda: "Operators on the CPU 1 → 0, counted" in cards.texts()[0])
     assert "1,000 → 1,200 (+20.0 %), estimated (Vela 5.1.0)" in cards.texts()[0]

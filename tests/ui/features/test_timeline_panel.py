@@ -274,12 +274,12 @@ def test_that_operations_and_modules_far_from_the_limit_are_red_and_say_what_the
         assert red(590, lane) > red(990, lane) + 20
     assert "below half of the device's limit" in panel.origin.text()
     said = panel.plot.tell(QPointF(450, sum(MODULES) / 2))
-    assert "10 % of the limit of 30 cycles; lost to stride above 3" in said
+    assert "efficiency 10 %: the device needs at least 30 cycles; lost to stride above 3" in said
     # A layer of several operations has their limits together.
     click(panel, qtbot, 450)
-    assert "10 % of the limit of 30 cycles; lost to stride above 3" in panel.sums.text()
+    assert "efficiency 10 %: the device needs at least 30 cycles; lost to stride above 3" in panel.sums.text()
     drag(panel, qtbot, 50, 950)
-    assert "66 % of the limit of 660 cycles" in panel.sums.text()
+    assert "efficiency 66 %: the device needs at least 660 cycles" in panel.sums.text()
 
 
 def test_that_a_program_on_the_cpu_alone_is_said_to_be(opened, qtbot, monkeypatch):

@@ -75,7 +75,16 @@ def test_that_a_module_says_how_near_the_limit_it_is_and_what_it_is_lost_to(qtbo
     assert shown["a.y"] == ["5 %", "stride above 3"]
     assert module_name(by_module(rest)[1]) == "(outside modules)"
     said = describe_operation(OperationRow(0, 0, rest[2].model_copy(update={"efficiency": 0.05}), 0.1))
-    assert "5 % of the limit of 2 cycles; lost to stride above 3" in said
+    assert "efficiency 5 %: the device needs at least 2 cycles; lost to stride above 3" in said
+
+
+def test_that_an_operation_without_cycles_has_no_efficiency():
+    (first, *_) = lowered().vela[0].operations
+    table = FigureTableModel(OPERATION_COLUMNS, describe_operation)
+    free = first.model_copy(update={"cycles": 0, "efficiency": 1.0})
+    table.set_rows([OperationRow(0, 0, free, 0.0), OperationRow(1, 0, first, 1.0)])
+    column = [c.title for c in OPERATION_COLUMNS].index("Efficiency")
+    assert [table.index(row, column).data() == "\u2013" for row in (0, 1)] == [True, False]
 
 
 def test_that_every_table_keeps_qts_contract(qtbot):

@@ -1,6 +1,7 @@
 """What the quantizer reported is shown as long as it belongs to the rules of the project."""
 
-from ui.shared.explanations import QuantizerReport
+from ui.shared.explanations import QuantizerReport, rule_words
+from workbench.project.model import Rule
 from workbench.project.rules import Effective
 from workbench.results import NodeAnnotation, PrepareResult
 
@@ -23,3 +24,12 @@ def test_that_a_report_for_other_rules_is_not_shown():
     assert report.notes(ASKED) == [NOTE]
     report.update(None, ASKED)
     assert report.notes(ASKED) == []
+
+
+def test_that_a_module_type_of_torch_is_named_as_in_code():
+    rule = Rule(id="r1", kind="module_type", match="torch.nn.modules.activation.SiLU", config="a8w8")
+    assert rule_words(rule) == "Module type SiLU"
+    own = rule.model_copy(update={"match": "net.Residual"})
+    assert rule_words(own) == "Module type net.Residual"
+    path = rule.model_copy(update={"kind": "module_name", "match": "torch.nn.first"})
+    assert rule_words(path) == "Module torch.nn.first"

@@ -18,7 +18,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.forms import TallForm, WrappedLabel
+from ui.shared.empty_states import StaleBanner
+from ui.shared.forms import FittingCombo, TallForm, WrappedLabel
+from ui.state.session import StageView
+from workbench.errors import ErrorInfo, Place
 
 if TYPE_CHECKING:
     from pytestqt.qtbot import QtBot
@@ -98,3 +101,36 @@ def test_that_a_label_that_becomes_wider_gives_its_room_back(qtbot):
     qtbot.waitUntil(lambda: label.height() > 3 * label.fontMetrics().height())
     page.resize(900, 400)
     qtbot.waitUntil(lambda: label.height() < 2 * label.fontMetrics().height())
+
+
+def test_that_a_fitting_combo_is_as_wide_as_its_text_and_its_list_shows_all_whole(qtbot: QtBot) -> None:
+    combo = FittingCombo()
+    qtbot.addWidget(combo)
+    long = "Cycles above the device's limit (estimated)"
+    combo.addItems(["No overlay", long])
+    combo.show()
+    advance = combo.fontMetrics().horizontalAdvance
+    narrow = combo.sizeHint().width()
+    assert advance("No overlay") < narrow < advance(long)
+    combo.setCurrentIndex(1)
+    assert combo.sizeHint().width() > advance(long)
+    combo.setCurrentIndex(0)
+    assert combo.sizeHint().width() == narrow
+    combo.showPopup()
+    assert combo.view().viewport().width() >= advance(long)
+    combo.hidePopup()
+
+
+def test_that_a_banner_in_a_narrow_panel_has_its_buttons_below_one_line_of_text(qtbot: QtBot) -> None:
+    banner = StaleBanner("Modules: outdated.")
+    qtbot.addWidget(banner)
+    where = Place(kind="option", id="model.spec")
+    infos = (ErrorInfo(message="No.", where=where),)
+    banner.render_stage(StageView("export", "Export", state="failed", infos=infos))
+    banner.show()
+    for width, is_below in ((300, True), (900, False)):
+        banner.resize(width, banner.heightForWidth(width))
+        qtbot.wait(1)
+        label = banner.label
+        assert (banner.button.y() >= label.geometry().bottom()) == is_below
+        assert label.width() >= label.fontMetrics().horizontalAdvance(label.text())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from PySide6.QtGui import QColor
 
 from ui.shared.memory_plot import MemoryPlot
-from ui.shared.theme import DARK
+from ui.shared.theme import DARK, THEMES, Theme
 from workbench.results import LiveRange
 
 if TYPE_CHECKING:
@@ -54,3 +55,25 @@ def test_that_a_block_narrower_than_a_pixel_reaches_the_peak(qtbot: QtBot) -> No
 
     assert is_drawn(6)
     assert is_drawn(16)
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=[theme.name for theme in THEMES])
+def test_that_the_name_of_a_selected_block_is_readable(qtbot: QtBot, theme: Theme) -> None:
+    plot = MemoryPlot(lambda _: "", None)
+    qtbot.addWidget(plot)
+    plot.set_theme(theme)
+    plot.resize(500, 400)
+    plot.render_tensors([live(0, 9, 20).model_copy(update={"name": "MMMMMMMM"})], 0)
+    plot.choose([0])
+    plot.show()
+    qtbot.waitExposed(plot)
+    picture = plot.plot.scene().views()[0].grab().toImage()
+    ratio, box = picture.devicePixelRatio(), plot.box.sceneBoundingRect()
+    middle = box.center()
+    colours = [
+        picture.pixelColor(int((middle.x() + x) * ratio), int((middle.y() + y) * ratio))
+        for x in range(-30, 31)
+        for y in range(-5, 6)
+    ]
+    fill = picture.pixelColor(int(middle.x() * ratio), int((middle.y() + 40) * ratio))
+    assert max(abs(colour.lightness() - fill.lightness()) for colour in colours) > 80

@@ -13,8 +13,9 @@ from ui.features.rules.rule_stack import RuleRow, RuleStackModel, call_position,
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import MAX_LINES, LogModel
 from ui.shared.module_tree import Column, ModuleTreeModel
-from ui.shared.problem_list import Problem, ProblemListModel
+from ui.shared.problem_list import PROBLEM_COLUMNS, Problem, ProblemListModel
 from ui.state.jobs import Job
+from workbench.errors import Place
 from workbench.graph.snapshot import Module
 from workbench.project.edits import move_rule
 from workbench.project.model import Rule
@@ -159,6 +160,15 @@ def test_that_jobs_stand_newest_first_and_change_in_place(watch):
     assert model.index(0, 2).data() == "50 %"
     assert model.index(1, 1).data() == "done"
     model.tick()
+
+
+def test_that_the_place_of_a_problem_has_the_words_of_the_window(watch):
+    model = watch(ProblemListModel())
+    places = (("option", "model.input_shapes"), ("option", "model.spec"), ("stage", "lower"))
+    model.set_problems([Problem("error", "m", where=Place(kind=k, id=i)) for k, i in places])
+    column = [c.title for c in PROBLEM_COLUMNS].index("Where")
+    shown = [model.index(row, column).data() for row in range(len(places))]
+    assert shown == ["Model, input shapes", "Model file", "Compile"]
 
 
 def test_that_errors_stand_before_warnings(watch):

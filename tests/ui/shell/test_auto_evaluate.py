@@ -6,7 +6,7 @@ from tests.fakes.engine import Play
 from ui.shell.auto_evaluate import QUIET_MS
 from workbench.errors import ErrorInfo
 from workbench.project import edits
-from workbench.protocol import RunStudy, RunUntil
+from workbench.protocol import JobFinished, RunStudy, RunUntil
 
 
 def is_planned(opened):
@@ -130,3 +130,53 @@ def test_that_a_study_does_not_wait_for_lowering_ahead(ahead, engines, qtbot):
     ahead.runner.run_study("sweep", ahead.document.opened_project, {"targets": ["ethos-u55-128"], "axes": {}})
     qtbot.waitUntil(lambda: ahead.session.stage("lower").state != "running")
     assert any(isinstance(command, RunStudy) for command in engines.commands)
+
+
+def test_that_a_trial_of_a_suggestion_changes_nothing_of_the_open_project(opened, engines, qtbot, notices):
+    evaluate(opened, qtbot)
+    variant = opened.document.opened_project.edited(lambda p: edits.assign(p, "module_name", "head", "a16w8"))
+    before = [view.state for view in opened.session.stages()]
+    engines.play(Play(hold="convert"))
+    first, _second = opened.runner.run_until(variant, ["evaluate", "lower"], set(), "trial of a suggestion")
+    qtbot.waitUntil(lambda: opened.runner.job(first).stage == "convert")
+    assert [view.state for view in opened.session.stages()] == before
+    assert opened.context.jobs.row_at(0).title.endswith(": trial of a suggestion, Compile")
+    # Nobody asked for it: its failure and its end are no message, and closing asks nothing.
+    posted = len(notices.posted)
+    infos = (ErrorInfo(message="No."),)
+    engines.play(Play(fail="convert", infos=infos))
+    opened.runner.cancel(first)
+    qtbot.waitUntil(lambda: not opened.runner.running)
+    third, *_ = opened.runner.run_until(variant, ["evaluate"], set(), "trial of a suggestion")
+    qtbot.waitUntil(lambda: opened.runner.job(third).state == "failed")
+    assert notices.posted[posted:] == []
+
+
+def test_that_a_run_that_ends_takes_nothing_from_somebody_who_types(opened, engines, qtbot):
+    field = opened.window.reveal("modules").filter
+    engines.play(Play(hold="verify"))
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage("verify").state == "running")
+    opened.window.activateWindow()
+    field.setFocus()
+    qtbot.waitUntil(field.hasFocus)
+    finish(opened, engines, qtbot)
+    qtbot.keyClicks(field, "he")
+    assert opened.window.workspaces.current == "model"
+    assert field.hasFocus()
+    assert field.text() == "he"
+    # Without anybody who types, the outcome is what a run shows at its end.
+    opened.document.apply("edit", lambda p: edits.assign(p, "module_name", "head", "float"))
+    qtbot.waitUntil(lambda: is_planned(opened))
+    opened.window.pipeline.run.setFocus()
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.window.workspaces.current == "outcome")
+
+
+def finish(window, engines, qtbot):
+    """End a held run of all stages as if its last job were done."""
+    engines.play(Play())
+    for job in window.runner.running:
+        if job.state == "running":
+            engines.made[-1].say(JobFinished(job=job.id, outcome="done", elapsed_s=0.1))
+    qtbot.waitUntil(lambda: not window.runner.running)

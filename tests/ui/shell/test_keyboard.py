@@ -220,3 +220,15 @@ def test_that_the_first_button_has_the_focus_before_and_after_a_project_is_opene
     assert workbench.window.welcome.isAncestorOf(stops[0])
     workbench.files.open_path(project_file)
     qtbot.waitUntil(workbench.window.pipeline.run.hasFocus)
+
+
+def test_that_find_reaches_the_graph_from_any_field_of_its_window(workbench, qtbot, keys, tmp_path):
+    workbench.files.open_path(write_project(tmp_path / "mine"))
+    qtbot.waitUntil(lambda: workbench.session.planned)
+    graph = workbench.window.reveal("graph")
+    field = workbench.window.reveal("modules").filter
+    activate(workbench.window, qtbot)
+    field.setFocus()
+    qtbot.waitUntil(field.hasFocus)
+    keys(Qt.Key.Key_F, CTRL)
+    assert graph.isAncestorOf(QApplication.focusWidget())

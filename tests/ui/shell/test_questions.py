@@ -7,7 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
-from ui.shared.file_dialogs import ask_to_open, ask_to_save
+from ui.shared.file_dialogs import ask_for_output_folder, ask_to_open, ask_to_save
 from ui.shell.toasts import Toast
 from ui.state.notices import Action
 
@@ -68,3 +68,36 @@ def test_that_keys_answer_questions_and_a_file_dialog_opens_where_the_last_choic
     assert Path(again.directory().absolutePath()) == place
     assert again.defaultSuffix() == "html"
     again.reject()
+
+
+def test_that_a_folder_to_write_into_is_proposed_and_made(opened, qtbot, tmp_path):
+    chosen = []
+    dialog = ask_for_output_folder(opened.window, "Export to", chosen.append, "net-files", start=tmp_path)
+    new = tmp_path / "net-files"
+    assert dialog.selectedFiles() == [str(new)]
+    dialog.accept()
+    assert chosen == [str(new)]
+    assert new.is_dir()
+    # The next one is proposed beside it, not in it.
+    again = ask_for_output_folder(opened.window, "Export to", chosen.append, "more", start=tmp_path)
+    assert again.selectedFiles() == [str(tmp_path / "more")]
+    again.reject()
+    assert not (tmp_path / "more").exists()
+
+
+def test_that_a_question_closes_an_open_popup_and_shows_its_buttons_whole(opened, notices, qtbot):
+    bar = opened.window.pipeline
+    opened.window.resize(1280, 720)
+    qtbot.mouseClick(bar.goal, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(bar.popup.isVisible)
+    answers = [Action(text, lambda: None) for text in ("Convert the rules", "Keep the rules", "Cancel")]
+    opened.notices.question("2 rules cannot be used.", "", answers, blocking=True)
+    notices.take("2 rules cannot be used.")
+    assert not bar.popup.isVisible()
+    (toast,) = shown(opened)
+    buttons = [b for b in toast.findChildren(QPushButton) if b.text()]
+    assert [b.text() for b in buttons] == ["Convert the rules", "Keep the rules", "Cancel"]
+    assert [b.text() for b in buttons if b.width() < b.sizeHint().width()] == []
+    assert toast.rect().contains(buttons[-1].geometry())
+    qtbot.keyClick(toast, Qt.Key.Key_Escape)
+    assert shown(opened) == []

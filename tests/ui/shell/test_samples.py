@@ -46,3 +46,14 @@ def test_that_a_copy_is_opened_or_a_folder_that_cannot_be_written_is_one_sentenc
     assert (tmp_path / "digits" / "held_out.npz").is_file()
     workbench.files.copy_sample(SAMPLES[0], tmp_path)
     assert workbench.document.path == tmp_path / "digits-2" / "digits.qwb"
+
+
+def test_that_the_narrowest_tile_shows_every_line_of_a_sample_whole(workbench, qtbot):
+    workbench.window.actions_by_id["sample"].trigger()
+    gallery = workbench.window.findChild(GalleryDialog).gallery
+    qtbot.waitUntil(gallery.isVisible)
+    for tile in gallery.tiles:
+        advance = tile.fontMetrics().horizontalAdvance
+        lines = tile.text().split("\n")
+        assert [line for line in lines if advance(line) > tile.minimumWidth() - 10] == []
+        assert len(lines) * tile.fontMetrics().lineSpacing() + 48 < tile.minimumHeight()

@@ -142,3 +142,20 @@ def test_that_no_stage_runs_on_after_a_recorded_session(session, folder, cache, 
     for line in path.read_bytes().splitlines():
         session.receive(decode_event(line))
     assert not [view for view in session.stages() if view.state == "running"]
+
+
+def test_that_a_stage_names_the_earlier_failure_that_keeps_it_from_running(session, folder, cache, qtbot):
+    key = planned(session, folder, cache).key("import_model")
+    infos = (ErrorInfo(message="net.py could not be imported."),)
+    session.receive(StageStarted(job="j", stage="import_model", key=key))
+    changed = []
+    session.stage_changed.connect(changed.append)
+    session.receive(StageFailed(job="j", stage="import_model", key=key, elapsed_s=0.1, infos=infos))
+    assert session.stage("export").state == "stale"
+    view = session.with_cause("export")
+    assert (view.id, view.title, view.state, view.infos) == ("export", "Load", "failed", infos)
+    assert {"import_model", "export", "lower", "package"} <= set(changed)
+    # The file is another one: what failed is not known of it.
+    (folder / "net.pt2").write_bytes(b"other")
+    planned(session, folder, cache)
+    assert session.with_cause("export").state != "failed"

@@ -115,7 +115,7 @@ def test_that_what_is_beside_the_npu_is_a_line_of_its_own():
     )
     assert "150,528 floats" in conversion
     assert "1,370,000 cycles" in conversion
-    assert driver == "2 calls of the driver: not measured."
+    assert driver == "Not included: the time of 2 driver calls."
 
 
 def test_that_a_row_comes_back_from_its_file_as_it_was_and_replaces_an_equal_id():

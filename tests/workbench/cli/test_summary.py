@@ -83,7 +83,7 @@ def test_that_a_program_is_told_with_cost_and_what_stays_on_the_cpu(told):
         "origin": "estimated",
         "placement": "weights in flash",
         "sentence": "No measured data.",
-        "beside": ["1 call of the driver: not measured."],
+        "beside": ["Not included: the time of 1 driver call."],
     }
     document = {**dumped("lower"), "time": time, "modules": [], "cycle_corrections": []}
     start = [
@@ -95,7 +95,7 @@ def test_that_a_program_is_told_with_cost_and_what_stays_on_the_cpu(told):
         *start,
         "Time 0.002 ms on the NPU, estimated",
         "weights in flash. No measured data.",
-        "1 call of the driver: not measured.",
+        "Not included: the time of 1 driver call.",
     ]
     document["time"] = {**time, "low_ms": 0.001, "high_ms": 0.003, "origin": "anchored"}
     assert "Time 0.002 ms on the NPU (0.001 to 0.003), anchored" in told(lower=document)
@@ -111,11 +111,11 @@ def test_that_the_efficiency_is_told_with_what_the_cycles_are_lost_to(told):
     near = report | {"ideal_cycles": 900, "efficiency": 0.9}
     time = {"ms": None, "sentence": "No time.", "beside": []}
     document = {**dumped("lower", vela=[near]), "time": time, "modules": [], "cycle_corrections": []}
-    assert "90 % of the device's limit of 900 cycles" in told(lower=document)
+    assert "Efficiency 90 %: the device needs at least 900 cycles" in told(lower=document)
     module = {"module": "stem", "operations": 1, "cycles": 1000, "share": 1.0}
     far = module | {"ideal_cycles": 30, "efficiency": 0.03, "cause": "stride"}
     lines = told(lower=document | {"modules": [far]})
-    assert "stem: 3 % of its limit, 970 cycles above it, most lost to stride above 3" in lines
+    assert "stem: efficiency 3 %, 970 cycles lost, most to stride above 3" in lines
 
 
 def test_that_rewrites_are_told_with_the_cycles_that_they_save(told):

@@ -100,7 +100,9 @@ def test_that_cycles_of_two_releases_of_vela_have_no_change():
     rows = {row.what: row for row in compared([run(1), other])}
     assert rows["cycles"].values == ("1,000", "900")
     assert rows["cycles"].change == ""
-    assert rows["SRAM"].change
+    # A change has the unit of its values.
+    assert rows["SRAM"].values[1].endswith(" B")
+    assert rows["SRAM"].change.split(" (")[0].endswith(" B")
 
 
 def test_that_the_accuracy_is_the_users_metric_first():

@@ -148,7 +148,7 @@ def test_that_a_module_has_the_limits_of_its_operations_and_the_cause_of_most_lo
     assert stem.cause == judgement.operations[0].cause != judgement.operations[1].cause
     assert (head.efficiency, head.cause) == (pytest.approx(100 / 110), "")
     (text,) = module_texts([stem, head])
-    assert text.startswith("stem: 15 % of its limit, 1,100 cycles above it")
+    assert text.startswith("stem: efficiency 15 %, 1,100 cycles lost, most to")
 
 
 def test_that_no_module_is_named_that_loses_little_of_a_program():

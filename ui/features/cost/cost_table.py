@@ -42,8 +42,8 @@ OPERATION_COLUMNS: tuple[Column[OperationRow], ...] = (
     ),
     Column(
         "Efficiency",
-        lambda r: percent(r.operation.efficiency, 0),
-        lambda r: r.operation.efficiency,
+        lambda r: percent(r.operation.efficiency, 0) if r.operation.cycles else DASH,
+        lambda r: r.operation.efficiency if r.operation.cycles else None,
         "Limit of the device for its products and bytes, as a part of the cycles",
     ),
     Column(

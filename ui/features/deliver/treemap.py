@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, QSizeF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetricsF, QHelpEvent, QMouseEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
@@ -14,6 +14,8 @@ from ui.shared.theme import Theme
 
 _PAD_PX, _GAP_PX = 6.0, 1.0
 _LEAST_TEXT_PX = 56.0
+# A name of which fewer letters fit says nothing.
+_LEAST_LETTERS = 6
 # How opaque an area is: the theme's text is readable on it.
 _TINT = 0.4
 _HEIGHT_PX, _LEAST_PX = 170, 90
@@ -81,6 +83,16 @@ def _row(row: Sequence[float], left: QRectF) -> tuple[list[QRectF], QRectF]:
     return placed, rest
 
 
+def shown_lines(lines: Sequence[str], room: QSizeF, metrics: QFontMetricsF) -> list[str]:
+    """Return what an area shows of its lines: the end of its name, and whole figures only."""
+    name, *figures = lines
+    ending = metrics.elidedText(name, Qt.TextElideMode.ElideLeft, room.width())
+    if len(ending) < min(len(name), _LEAST_LETTERS):
+        return []
+    whole = [line for line in figures if metrics.horizontalAdvance(line) <= room.width()]
+    return [ending, *whole][: int(room.height() // metrics.height())]
+
+
 class Treemap(QWidget):
     """Paints areas, largest first; the pointer reads those that are too small for their text.
 
@@ -130,10 +142,9 @@ class Treemap(QWidget):
             if room.width() < _LEAST_TEXT_PX or room.height() < metrics.height():
                 continue
             painter.setPen(QColor(theme.text))
-            for number, line in enumerate(area.lines[: int(room.height() // metrics.height())]):
-                shown = metrics.elidedText(line, Qt.TextElideMode.ElideMiddle, room.width())
+            for number, line in enumerate(shown_lines(area.lines, room.size(), metrics)):
                 top = room.top() + number * metrics.height()
-                painter.drawText(QPointF(room.left(), top + metrics.ascent()), shown)
+                painter.drawText(QPointF(room.left(), top + metrics.ascent()), line)
         painter.end()
 
     def event(self, event: QEvent) -> bool:

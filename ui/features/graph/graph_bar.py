@@ -9,7 +9,6 @@ from html import escape
 from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal, SignalInstance
 from PySide6.QtGui import QActionGroup, QColor, QIcon, QKeyEvent, QPainter, QPixmap, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import (
-    QComboBox,
     QHBoxLayout,
     QLineEdit,
     QMenu,
@@ -22,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.graph.graph_results import LEVELS
 from ui.features.graph.palette import HITS, LETTERS, ink_on
+from ui.shared.forms import FittingCombo
 from ui.shared.labels import Label, literal
 from ui.shared.tabs import name_scroll_buttons
 from ui.shared.theme import Theme, icon
@@ -125,10 +125,9 @@ class OverlayBar(QWidget):
         super().__init__(parent)
         self._logs: dict[str, bool] = {}
         self._chosen_title = ""
-        self.combo = QComboBox(self)
+        self.combo = FittingCombo(self)
         self.combo.setAccessibleName("Overlay")
         self.combo.setToolTip("Overlay: colour operations by a number")
-        self.combo.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToContents)
         self.combo.addItem(PLAIN, "")
         self.combo.activated.connect(self._on_activated)
         self.log = QToolButton(self)

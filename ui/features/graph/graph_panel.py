@@ -240,9 +240,8 @@ class GraphPanel(Panel):
             (QKeySequence("F3"), lambda: self.search.step(1)),
             (QKeySequence("Shift+F3"), lambda: self.search.step(-1)),
         ):
-            shortcut = QShortcut(keys, self)
-            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-            shortcut.activated.connect(act)
+            # Wherever the focus is in the window that shows the graph.
+            QShortcut(keys, self).activated.connect(act)
 
     @property
     def level(self) -> str:
@@ -317,7 +316,7 @@ class GraphPanel(Panel):
         is_outdated = session.former(level.stage) != session.result(level.stage)
         if is_outdated:
             self.banner.set_text(f"{level.title} graph: outdated.")
-            self.banner.render_stage(session.stage(level.stage))
+            self.banner.render_stage(session.with_cause(level.stage))
         self.banner.setVisible(is_outdated)
 
     def _show_snapshot(self, snapshot: GraphSnapshot | None) -> None:

@@ -54,7 +54,7 @@ LEVELS_BY_ID = {level.id: level for level in LEVELS}
 
 def how_to_make(level: str) -> str:
     """Return which stage makes the graph of a level, as an instruction."""
-    return f"Run {STAGES_BY_ID[LEVELS_BY_ID[level].stage].title} to create it."
+    return f"{STAGES_BY_ID[LEVELS_BY_ID[level].stage].title} to create it."
 
 
 FLOAT, PREPARED, QUANTIZED, EDGE, DEVICE = (level.id for level in LEVELS)

@@ -160,8 +160,21 @@ class Palette:
 
 def ink_on(colour: QColor) -> QColor:
     """Return black or white, whichever has more contrast on a colour."""
-    light = 0.299 * colour.red() + 0.587 * colour.green() + 0.114 * colour.blue()
-    return QColor("#0d1117") if light > 140 else QColor("#ffffff")
+    dark, white = QColor("#0d1117"), QColor("#ffffff")
+    light = _luminance(colour) + _FLARE
+    is_dark_better = light / (_luminance(dark) + _FLARE) > (_luminance(white) + _FLARE) / light
+    return dark if is_dark_better else white
+
+
+# Light that a screen reflects, as a part of white, in the contrast of two colours (WCAG 2.2).
+_FLARE = 0.05
+
+
+def _luminance(colour: QColor) -> float:
+    """Return the relative luminance of a colour in [0, 1] (WCAG 2.2)."""
+    parts = (colour.redF(), colour.greenF(), colour.blueF())
+    linear = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
 def _font(size: int, weight: QFont.Weight) -> QFont:

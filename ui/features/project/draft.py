@@ -32,6 +32,10 @@ from workbench.project.sources import LABELS_OF_FOLDERS, missing
 from workbench.targets import target_of
 from workbench.text import parse_python
 
+_NO_FUNCTION = (
+    "{} has no function without arguments that gives samples. Write one that yields inputs, or "
+    "(inputs, label)."
+)
 # Longest chain of base classes that is followed in one file.
 _DEEPEST = 8
 
@@ -68,20 +72,41 @@ def callables_of(path: Path) -> list[str]:
     First those that need no arguments: classes with a ``forward`` that no other class of the file
     uses, other classes with one, functions. Then the rest in the same order.
     """
-    try:
-        tree = parse_python(read_limited(path, MAX_SOURCE_BYTES))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return []
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    body = _statements(path)
+    classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
     used = {
         inner.id
         for name, node in classes.items()
         for inner in ast.walk(node)
         if isinstance(inner, ast.Name) and inner.id != name
     }
-    nodes = [n for n in tree.body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
+    nodes = [n for n in body if isinstance(n, ast.ClassDef | ast.FunctionDef)]
     ordered = sorted(nodes, key=lambda node: _rank(node, classes, used))
     return [n.name for n in ordered if not n.name.startswith("_")]
+
+
+def samples_functions_of(path: Path) -> list[str]:
+    """Return the functions of a Python file that may give samples, without running it.
+
+    They need no arguments. Those that yield come first.
+    """
+    functions = [
+        node
+        for node in _statements(path)
+        if isinstance(node, ast.FunctionDef)
+        and not node.name.startswith("_")
+        and not _needs_arguments(node.args)
+    ]
+    functions.sort(key=lambda node: not any(isinstance(n, ast.Yield | ast.YieldFrom) for n in ast.walk(node)))
+    return [node.name for node in functions]
+
+
+def _statements(path: Path) -> list[ast.stmt]:
+    """Return the statements of a Python file; none if it cannot be read."""
+    try:
+        return parse_python(read_limited(path, MAX_SOURCE_BYTES)).body
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
 
 
 def _rank(
@@ -143,6 +168,7 @@ def build(draft: Draft) -> OpenProject:
     except ValueError as error:
         shapes = ()
         problems.append(_problem("model.input_shapes", f"{error} is not a shape, e.g. 1x3x224x224."))
+    problems += _without_function(draft)
     preprocess = None
     if draft.size:
         try:
@@ -164,6 +190,16 @@ def build(draft: Draft) -> OpenProject:
     if problems:
         raise WorkbenchError(problems)
     return opened
+
+
+def _without_function(draft: Draft) -> list[ErrorInfo]:
+    """Return the problems of data from Python files of which no function was chosen."""
+    given = {"calibration.spec": draft.data, "evaluation.data.spec": draft.evaluation}
+    return [
+        _problem(option, _NO_FUNCTION.format(Path(text).name))
+        for option, text in given.items()
+        if text.endswith(".py")
+    ]
 
 
 def _assemble(draft: Draft, shapes: tuple[tuple[int, ...], ...], preprocess: Preprocess | None) -> Project:

@@ -25,8 +25,8 @@ from workbench.samples import SAMPLES, Sample
 _COLUMNS = 3
 _PICTURE = QSize(48, 48)
 _TILE_PX = (176, 118)
-# Longest line of a sample's purpose.
-_LINE = 31
+# What a tile needs beside the lines of a sample's purpose [px].
+_INSET_PX = 16
 
 
 def documents() -> Path:
@@ -54,7 +54,7 @@ class SampleGallery(QWidget):
         for index, sample in enumerate(SAMPLES):
             tile = QToolButton(self)
             tile.setObjectName("SampleTile")
-            purpose = "\n".join(wrap(sample.purpose, _LINE))
+            purpose = "\n".join(_lines(sample.purpose, tile))
             tile.setText(f"{sample.title}\n{purpose}")
             tile.setToolTip(f"{sample.purpose}. Copies the sample to a folder that you choose.")
             tile.setAccessibleName(f"Sample {sample.title}")
@@ -77,6 +77,16 @@ class SampleGallery(QWidget):
 
     def _on_clicked(self, sample: Sample) -> None:
         self.chosen.emit(sample)
+
+
+def _lines(text: str, tile: QToolButton) -> list[str]:
+    """Return the lines of a text that fit the narrowest tile."""
+    tile.ensurePolished()
+    advance, room = tile.fontMetrics().horizontalAdvance, _TILE_PX[0] - _INSET_PX
+    letters = len(text)
+    while letters > 1 and any(advance(line) > room for line in wrap(text, letters)):
+        letters -= 1
+    return wrap(text, letters)
 
 
 class GalleryDialog(QDialog):

@@ -22,9 +22,9 @@ from PySide6.QtWidgets import (
 )
 
 from ui.features.project.data_preview import DataPreview, DataSummary, summary_of
-from ui.features.project.draft import Draft, build, callables_of
+from ui.features.project.draft import Draft, build, callables_of, samples_functions_of
 from ui.shared.file_dialogs import DATA, MODEL_FORMS, MODELS, WEIGHT_SUFFIXES, WEIGHTS
-from ui.shared.forms import PathField, SpinBox, TallForm, make_primary
+from ui.shared.forms import FRAME_PX, PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
 from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
 from ui.state.assigner import preset_ids, preset_title
@@ -35,7 +35,7 @@ from workbench.project.model import TargetChoice, Tokenization
 from workbench.project.sources import MODEL_SUFFIXES, TEXT_SUFFIX
 
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
-_WIDTH_PX = 620
+_WIDTH_PX, _ROW_GAP_PX = 640, 7
 FIRST_TARGET = TargetChoice(id="ethos-u55-128")
 
 
@@ -52,6 +52,12 @@ def _row(parent: QWidget, *fields: QWidget) -> QWidget:
     for field in fields:
         layout.addWidget(field)
     return row
+
+
+def _with_function(field: PathField, box: QComboBox) -> str:
+    """Return a data source; that of a Python file has the chosen function."""
+    text, function = field.text(), box.currentText()
+    return f"{text}:{function}" if text.endswith(".py") and function else text
 
 
 class NewProjectDialog(QDialog):
@@ -81,8 +87,16 @@ class NewProjectDialog(QDialog):
             self.model.set_text(model)
         self.check()
         # A minimum width of the dialog would hide that of its form.
-        self.resize(self.sizeHint().expandedTo(QSize(_WIDTH_PX, 0)))
+        self.resize((self.sizeHint() + QSize(0, self._room_px())).expandedTo(QSize(_WIDTH_PX, 0)))
         self.model.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _room_px(self) -> int:
+        """Return the height of the rows that a model and data in Python add, as far as it fits."""
+        rows = [box for box in (self.attribute, self.data_function) if box.isHidden()]
+        rows_px = sum(box.sizeHint().height() + _ROW_GAP_PX for box in rows)
+        hint_px = 2 * self.fontMetrics().lineSpacing() + _ROW_GAP_PX
+        free = self.screen().availableSize().height() - self.sizeHint().height() - FRAME_PX
+        return max(min(rows_px + hint_px, free), 0)
 
     @property
     def folder(self) -> Path:
@@ -101,8 +115,8 @@ class NewProjectDialog(QDialog):
             attribute=self.attribute.currentText(),
             shapes=self.shapes.text().strip() or self._inferred_shapes(),
             weights=self.weights.text(),
-            data=self.data.text(),
-            evaluation=self.evaluation.text(),
+            data=_with_function(self.data, self.data_function),
+            evaluation=_with_function(self.evaluation, self.evaluation_function),
             has_classes=self._evaluation_summary.has_labels,
             size=self.picture_size.text().strip() if self._wants_pictures() else "",
             crop=self.crop.text().strip(),
@@ -119,16 +133,16 @@ class NewProjectDialog(QDialog):
         self.name = self._line("Name", "default: name of the model file")
         self.model = PathField("Model", MODELS, self)
         self.model.line.setPlaceholderText(MODEL_FORMS)
-        self.attribute = QComboBox(self)
-        self.attribute.setAccessibleName("Callable that returns the model")
-        self.attribute.activated.connect(lambda _: self.check())
+        self.attribute = self._functions("Class or function that returns the model")
         self.shapes = self._line("Input shapes", SHAPES_HINT)
         self.weights = PathField("Weights", WEIGHTS, self)
         self.weights.line.setPlaceholderText("optional; empty if the model has its own")
         self.data = PathField("Calibration data", DATA, self, kind="either")
-        self.data.line.setPlaceholderText("optional; default: the example input")
+        self.data.line.setPlaceholderText("optional; empty: the example input")
         self.evaluation = PathField("Evaluation data", DATA, self, kind="either")
-        self.evaluation.line.setPlaceholderText("optional, with labels; default: calibration data")
+        self.evaluation.line.setPlaceholderText("optional; empty: held-out calibration data")
+        self.data_function = self._functions("Function that yields the calibration data")
+        self.evaluation_function = self._functions("Function that yields the evaluation data")
         self.preview, self.evaluation_preview = DataPreview(self), DataPreview(self)
         self.picture_size = self._line("Picture size", "e.g. 224 or 240x320")
         self.crop = self._line("Centre crop", "optional crop")
@@ -163,12 +177,13 @@ class NewProjectDialog(QDialog):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(8)
         self._add_step(column, "1  Model", (
-            ("Model", self.model), ("Callable", self.attribute), ("Weights", self.weights),
+            ("Model", self.model), ("Class or function", self.attribute), ("Weights", self.weights),
             ("Input shapes", self.shapes), ("", self.export),
         ))  # fmt: skip
         self._add_step(column, "2  Data", (
-            ("Calibration data", self.data), ("", self.preview),
-            ("Evaluation data", self.evaluation), ("", self.evaluation_preview),
+            ("Calibration data", self.data), ("Function", self.data_function), ("", self.preview),
+            ("Evaluation data", self.evaluation), ("Function", self.evaluation_function),
+            ("", self.evaluation_preview),
             ("Size, crop", self._sizes),
             ("Mean, std", self._scales), ("Tokenizer", self.tokenizer),
             ("Sequence length [tokens]", self.length), ("Labels", self.labels),
@@ -213,7 +228,7 @@ class NewProjectDialog(QDialog):
             heading.setObjectName("Subheading")
             column.addWidget(heading)
         form = QFormLayout()
-        form.setVerticalSpacing(7)
+        form.setVerticalSpacing(_ROW_GAP_PX)
         form.setHorizontalSpacing(10)
         form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
         for name, widget in rows:
@@ -246,6 +261,12 @@ class NewProjectDialog(QDialog):
         label.setMinimumWidth(LABELS_PX)
         return label
 
+    def _functions(self, title: str) -> QComboBox:
+        box = QComboBox(self)
+        box.setAccessibleName(title)
+        box.activated.connect(lambda _: self.check())
+        return box
+
     def _line(self, title: str, hint: str) -> QLineEdit:
         line = QLineEdit(self)
         line.setAccessibleName(title)
@@ -270,7 +291,6 @@ class NewProjectDialog(QDialog):
         self.target.set_folder(self.folder)
         self.board.render_board(self._board, self.folder)
         is_code = self.model.text().endswith(".py")
-        self._show_row(self.attribute, is_code)
         for row in (self._sizes, self._scales):
             self._show_row(row, self._wants_pictures())
         for row in (self.tokenizer, self.length):
@@ -280,10 +300,7 @@ class NewProjectDialog(QDialog):
         if is_code and path != self._model_seen:
             self._model_seen = path
             self._propose_weights(path.parent)
-        names = callables_of(path) if is_code else []
-        if names != [self.attribute.itemText(i) for i in range(self.attribute.count())]:
-            self.attribute.clear()
-            self.attribute.addItems(names)
+        self._offer_functions()
         self._offer_presets()
         self._show_data()
         problem = ""
@@ -295,6 +312,20 @@ class NewProjectDialog(QDialog):
         self.problems.setText(problem if self._touched else "")
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
         self.drafted.emit(draft)
+
+    def _offer_functions(self) -> None:
+        """List the callables of the Python files of the model and of the data."""
+        for field, box, names_of in (
+            (self.model, self.attribute, callables_of),
+            (self.data, self.data_function, samples_functions_of),
+            (self.evaluation, self.evaluation_function, samples_functions_of),
+        ):
+            is_code = field.text().endswith(".py")
+            names = names_of(self.folder / field.text()) if is_code else []
+            if names != [box.itemText(row) for row in range(box.count())]:
+                box.clear()
+                box.addItems(names)
+            self._show_row(box, is_code)
 
     def _propose_weights(self, folder: Path) -> None:
         """Name the file of weights beside the model, if there is one and no other was named."""

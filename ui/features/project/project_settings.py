@@ -23,8 +23,9 @@ from PySide6.QtWidgets import (
 
 from ui.features.project.data_preview import DataPreview, summary_of
 from ui.shared.file_dialogs import DATA, MODELS, WEIGHTS
-from ui.shared.forms import PathField, TallForm, make_primary
+from ui.shared.forms import PathField, TallForm, align_fields, make_primary
 from ui.shared.labels import Label, literal
+from ui.shared.setting_names import PREPROCESS, SECTIONS, TOKENS, Rows, titles
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.state.document import Document
 from ui.state.relocate import relative_to
@@ -37,21 +38,6 @@ from workbench.targets import target_of
 
 _LABELS = "Labels (*.npy *.npz *.pt)"
 _TOKENIZERS = "Tokenizers (*.json *.py)"
-_PREPROCESS = (
-    ("size", "Size"),
-    ("crop", "Crop"),
-    ("letterbox", "Letterbox"),
-    ("mean", "Mean"),
-    ("std", "Standard deviation"),
-    ("layout", "Layout"),
-    ("dtype", "Type"),
-    ("scale", "Scale"),
-    ("order", "Channels"),
-    ("filter", "Filter"),
-    ("fold", "Fold"),
-)
-_TOKENS = (("tokenizer", "Tokenizer"), ("length", "Sequence length"))
-_DATA = (("limit", "Samples at most"), ("labels", "Labels"))
 # Settings that are paths, with the file names they take; "either" also takes a folder.
 _PATHS = {
     "model.spec": MODELS,
@@ -68,6 +54,8 @@ _PATHS = {
 }
 # What an empty field means, or an example of what it takes.
 _WHEN_EMPTY = {
+    "toolchain": "the program's own",
+    "evaluation.class_output": "position from 0; empty: the output that can be one",
     "model.inputs": "optional; .npz",
     "model.input_shapes": "e.g. 1x3x224x224; empty: the model's",
     "model.weights": "optional; the model's own",
@@ -90,74 +78,6 @@ _WHEN_EMPTY = {
 }
 _MOST_PROBLEMS = 4
 _FOLDERS = frozenset({"calibration.spec", "evaluation.data.spec"})
-Rows = tuple[tuple[str, str], ...]
-
-
-def _data_rows(prefix: str) -> Rows:
-    rows = [(f"{prefix}.{name}", title) for name, title in _DATA]
-    rows += [(f"{prefix}.preprocess.{name}", f"Pictures: {title.lower()}") for name, title in _PREPROCESS]
-    rows += [(f"{prefix}.tokens.{name}", f"Text: {title.lower()}") for name, title in _TOKENS]
-    return tuple(rows)
-
-
-SECTIONS: tuple[tuple[str, Rows], ...] = (
-    (
-        "Model",
-        (
-            ("name", "Project name"),
-            ("model.spec", "Model"),
-            ("model.weights", "Weights"),
-            ("model.input_shapes", "Input shapes"),
-            ("model.inputs", "Example inputs"),
-            ("model.strict_export", "Strict export"),
-            ("toolchain", "Toolchain"),
-        ),
-    ),
-    ("Calibration", (("calibration.spec", "Data"), *_data_rows("calibration"))),
-    (
-        "Evaluation",
-        (
-            ("evaluation.data.spec", "Data"),
-            ("evaluation.metric", "Metric"),
-            ("evaluation.decode", "Decoder of the outputs"),
-            ("evaluation.objects.confidence", "Objects: lowest score"),
-            ("evaluation.objects.iou", "Objects: largest overlap (NMS)"),
-            ("evaluation.objects.most", "Objects at most"),
-            ("evaluation.objects.shown", "Objects: score from which shown"),
-            ("evaluation.limit", "Evaluated samples"),
-            ("evaluation.class_output", "Class output"),
-            ("evaluation.hold_out", "Hold out calibration data"),
-            *_data_rows("evaluation.data"),
-        ),
-    ),
-    (
-        "Correct: limits",
-        (
-            ("gate.lsb", "Largest difference [LSB]"),
-            ("gate.sqnr", "Lowest SQNR [dB]"),
-            ("gate.share", "Difference of 16 bits, share"),
-            ("gate.argmax", "Same class, least share"),
-            ("gate.loss", "Lost SQNR [dB]"),
-            ("gate.compiled", "Compiled equals TOSA"),
-            ("gate.fail_if", "Further conditions"),
-            ("verification.samples", "Verified samples"),
-        ),
-    ),
-    (
-        "Accurate: limits",
-        (
-            ("accuracy.loss", "Lost top-1 or metric, share"),
-            ("accuracy.sqnr", "Lowest SQNR to float [dB]"),
-            ("accuracy.part_sqnr", "Lowest SQNR of a part [dB]"),
-            ("accuracy.low_sqnr", "Low accuracy below [dB]"),
-            ("accuracy.argmax", "Same class as float, share"),
-            ("accuracy.inputs", "Depends on its inputs"),
-        ),
-    ),
-    ("Training", (("training_function", "Custom function"), ("trained_weights", "Trained weights"))),
-    ("Outputs", (("split_outputs", "Outputs returned in parts"), ("output_factors", "Factors of parts"))),
-    ("Notes", (("notes", "Notes"),)),
-)
 
 
 def text_of(value: Any) -> str:
@@ -276,8 +196,8 @@ class ProjectSettingsDialog(QDialog):
             wants = is_folder and bool(_read(self.fields[f"{group}.spec"]))
             is_text = _read(self.fields[f"{group}.spec"]).endswith(TEXT_SUFFIX)
             for kinds, part, first, is_wanted in (
-                (_PREPROCESS, "preprocess", "size", wants),
-                (_TOKENS, "tokens", "length", is_text),
+                (PREPROCESS, "preprocess", "size", wants),
+                (TOKENS, "tokens", "length", is_text),
             ):
                 is_set = bool(_read(self.fields[f"{group}.{part}.{first}"]))
                 for name, _ in kinds:
@@ -296,7 +216,7 @@ class ProjectSettingsDialog(QDialog):
             text = escape(f"{info.message} {info.hint}".strip())
             key = info.where.id if info.where is not None else ""
             if self.field_of(key) is not None:
-                text = f'<a href="{escape(key)}">{escape(_titles().get(key, key))}</a>: {text}'
+                text = f'<a href="{escape(key)}">{escape(titles().get(key, key))}</a>: {text}'
             lines.append(text)
         self.problems.setText("<br>".join(lines))
 
@@ -340,6 +260,7 @@ class ProjectSettingsDialog(QDialog):
         column.addLayout(self._target_form(body))
         column.addWidget(self.target)
         column.addStretch(1)
+        align_fields(body)
         self._scroll: QScrollArea = TallForm(body, self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(18, 16, 18, 14)
@@ -466,8 +387,7 @@ def _form_layout() -> QFormLayout:
 
 def _row_label(title: str, parent: QWidget) -> Label:
     label = Label(title, parent)
-    # As wide as the longest title of a target's option, so that all fields are aligned.
-    label.setMinimumWidth(LABELS_PX + 42)
+    label.setMinimumWidth(LABELS_PX)
     return label
 
 
@@ -475,8 +395,3 @@ def _heading(title: str, parent: QWidget) -> Label:
     label = Label(title, parent)
     label.setObjectName("Subheading")
     return label
-
-
-def _titles() -> dict[str, str]:
-    """Return the title of every setting, with that of its section, by key."""
-    return {key: f"{section}, {title.lower()}" for section, rows in SECTIONS for key, title in rows}

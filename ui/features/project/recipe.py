@@ -19,7 +19,8 @@ from PySide6.QtWidgets import (
 
 from ui.shared.forms import PathField, dialog_form, make_primary
 from ui.shared.labels import Label
-from workbench.errors import WorkbenchError
+from workbench.errors import WorkbenchError, reason_of
+from workbench.files import make_output_folder
 from workbench.project.model import PROJECT_SUFFIX
 from workbench.project.recipes import Choice, Recipe, begin, recipes
 
@@ -123,8 +124,8 @@ class RecipeDialog(QDialog):
     def _show(self, *_: object) -> None:
         folder, name = self.folder.text(), self.name.text().strip()
         problem = ""
-        if not folder or not os.path.isdir(folder):
-            problem = "Enter an existing folder."
+        if not folder or not (os.path.isdir(folder) or Path(folder).absolute().parent.is_dir()):
+            problem = "Enter a folder, or the name of a new one in a folder."
         elif not name.isidentifier():
             problem = "Invalid name: use letters, digits and _ only."
         self.problem.setText(problem)
@@ -133,10 +134,14 @@ class RecipeDialog(QDialog):
     def _on_accepted(self) -> None:
         path = Path(self.folder.text()) / f"{self.name.text().strip()}{PROJECT_SUFFIX}"
         try:
+            make_output_folder(path.parent)
             mode, scope, caches = (box.currentText() for box in (self.mode, self.scope, self.caches))
             begin(self._chosen, path, Choice(mode, scope, caches, self.prompt_tokens.value()))
         except WorkbenchError as error:
             self.problem.setText(f"{error.infos[0].message} {error.infos[0].hint}")
+            return
+        except OSError as error:
+            self.problem.setText(f"The folder cannot be made: {reason_of(error)}.")
             return
         self.made.emit(path)
         self.accept()

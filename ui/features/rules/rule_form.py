@@ -84,6 +84,7 @@ class RuleForm(QWidget):
         completer.setFilterMode(Qt.MatchFlag.MatchContains)
         completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         if (popup := completer.popup()) is not None:
+            popup.setObjectName("Completions")
             popup.setTextElideMode(Qt.TextElideMode.ElideLeft)
             popup.setMinimumWidth(_COMPLETIONS_PX)
         self.match.setCompleter(completer)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ui.shared.number_format import DASH, accuracy_text, count, cpu_line, decibel, kib, percent, size
 from ui.shared.sortable_table import Column
-from workbench.history.comparison import ComparedRow, rules_line
+from workbench.history.comparison import ComparedRow, leading_number, rules_line
 from workbench.history.runs import Cost, Run
 
 
@@ -85,6 +85,7 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         None,
         "Pareto-optimal in accuracy, cycles and SRAM, among the runs with the fewest CPU operators",
     ),
+    Column("Rules", lambda r: rules_line(r.run), gives_way=True),
     Column(
         "Accuracy",
         lambda r: accuracy_text(r.run),
@@ -128,7 +129,6 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         _value(lambda c: c.cpu_nodes),
         "Operators on the CPU; the row's tooltip has their roughly estimated cycles",
     ),
-    Column("Rules", lambda r: rules_line(r.run)),
     Column(
         "Constants [KiB]",
         _cost(lambda c: c.flash_bytes, lambda v: kib(int(v))),
@@ -162,7 +162,12 @@ def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]
     return (
         Column("Kind", lambda row: row.kind, gives_way=True),
         Column("What", lambda row: row.what),
-        Column("Change", lambda row: row.change, None, "Of the last run from the first"),
+        Column(
+            "Change",
+            lambda row: row.change,
+            lambda row: leading_number(row.change),
+            "Of the last run from the first",
+        ),
         *(Column(title, value(index), None, title) for index, title in enumerate(titles)),
     )
 

@@ -46,6 +46,8 @@ NO_RESTORE = "Select one run with other rules than the project"
 NO_COST = "Compile to see accuracy over cycles."
 # Below it the table, which would hide cycles and memory, is above the plot.
 _WIDE_PX = 1200
+# The parts of the width, and the largest width of the rules, which leave the figures visible.
+_SIZES, _RULES_PX = (680, 360), 220
 # The page of the comparison.
 _COMPARISON = 1
 NO_PAIR = "Select two or more runs to compare them."
@@ -71,7 +73,7 @@ class RunsPanel(Panel):
         self.restore = QPushButton("Restore rules", self)
         self.restore.clicked.connect(self._on_restore)
         self.model = FigureTableModel(RUN_COLUMNS, describe_run_row, self)
-        self.table = FigureView("Runs", self.model, self, empty=NO_RUNS)
+        self.table = FigureView("Runs", self.model, self, widest_px=_RULES_PX, empty=NO_RUNS)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.plot = TradeoffPlot("Accuracy over cycles", self._describe, self)
         self.plot.dot_chosen.connect(self._on_dot_chosen)
@@ -80,8 +82,8 @@ class RunsPanel(Panel):
         self.compare = QPushButton("Compare", self)
         self.compare.clicked.connect(lambda: self.pages.setCurrentIndex(_COMPARISON))
         self.changes = FigureTableModel(comparison_columns(()), describe_compared, self)
-        self.change_table = FigureView("Run comparison", self.changes, self)
-        self.change_note = _hint(NO_PAIR, self)
+        self.change_table = FigureView("Run comparison", self.changes, self, empty=NO_PAIR)
+        self.change_note = _hint("", self)
         self._lay_out()
         self.context.history.changed.connect(self._on_changed)
 
@@ -104,7 +106,7 @@ class RunsPanel(Panel):
         for part in (left, right):
             split.addWidget(part)
             split.setCollapsible(split.count() - 1, False)
-        split.setSizes([620, 420])
+        split.setSizes([*_SIZES])
         self.pages = Tabs(self)
         self.pages.add_pages(
             ("Runs", split), ("Comparison", _stack(self, self.change_note, self.change_table))
@@ -120,7 +122,7 @@ class RunsPanel(Panel):
         is_wide = self.width() >= _WIDE_PX
         if self._split.orientation() != (wide if is_wide else high):
             self._split.setOrientation(wide if is_wide else high)
-            self._split.setSizes([620, 420] if is_wide else [220, 260])
+            self._split.setSizes([*_SIZES] if is_wide else [220, 260])
 
     def _on_changed(self) -> None:
         self._mark("state")
@@ -199,16 +201,16 @@ class RunsPanel(Panel):
         self.restore.setEnabled(can)
         self.restore.setToolTip("" if can else NO_RESTORE)
         is_several = len(chosen) > 1
-        self.change_table.setVisible(is_several)
         self.compare.setEnabled(is_several)
         self.compare.setToolTip("" if is_several else NO_PAIR)
+        self.change_note.setVisible(is_several)
         if not is_several:
-            self.change_note.setText(NO_PAIR)
+            self.changes.set_columns(comparison_columns(()))
             return
         first, *others = chosen
         titles = [run_title(run, first) for run in chosen]
         warnings = dict.fromkeys(filter(None, (estimate_warning(first, run) for run in others)))
-        self.change_note.setText("  ".join([f"{titles[0]}: {rules_line(first)}.", *warnings]))
+        self.change_note.setText("  ".join([f"Compared with {titles[0]} ({rules_line(first)}).", *warnings]))
         self.changes.set_columns(comparison_columns(titles))
         self.changes.set_rows(compared(chosen, self.context.session.cache))
 

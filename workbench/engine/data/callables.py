@@ -9,10 +9,12 @@ import torch
 
 from workbench.engine import user_code
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
-from workbench.errors import Place
+from workbench.errors import Place, WorkbenchError
+from workbench.project import sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from workbench.project.model import DataSource
     from workbench.project.sources import Reference
@@ -52,6 +54,26 @@ def read_callable(
 
     home = reference.path.name if reference.path is not None else reference.module
     return Samples(f"{home}:{name}", None, read)
+
+
+def first_sample(source: DataSource, folder: Path) -> list[torch.Tensor]:
+    """Return the inputs of the first sample that a callable yields, without a batch axis of 1.
+
+    Empty if the source is no callable, or if its first item is no array with or without a label.
+    """
+    try:
+        reference = sources.data_reference(source.spec, folder, "calibration.spec")
+        if not reference.runs_code:
+            return []
+        function = user_code.load_callable(reference, "calibration.spec")
+        item = next(iter(user_code.call(function, reference, "calibration.spec")))
+        values = item if isinstance(item, tuple | list) else (item,)
+        tensors = [torch.as_tensor(value) for value in values]
+    except (WorkbenchError, StopIteration, TypeError, ValueError, RuntimeError):
+        return []
+    # A label has no axes, or the batch axis alone.
+    inputs = [tensor for tensor in tensors if tensor.ndim > 1]
+    return [tensor[0] if tensor.shape[0] == 1 else tensor for tensor in inputs]
 
 
 def _item(item: Any, inputs: int) -> tuple[tuple[Any, ...], Any]:

@@ -18,6 +18,7 @@ import torch
 
 from workbench.engine import user_code
 from workbench.engine.data.arrays import row_blanks
+from workbench.engine.data.callables import first_sample
 from workbench.engine.loading.checkpoints import load_weights
 from workbench.engine.loading.eager import EagerModel, example_request
 from workbench.engine.loading.forms import refuse_form, refuse_quantized
@@ -30,7 +31,7 @@ from workbench.project import pt2, sources
 from workbench.results import WeightsTaken
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from workbench.project.model import DataSource, ModelSource
 
@@ -247,15 +248,21 @@ def _with_plain_weights(module: torch.nn.Module) -> None:
                 part._parameters[name] = plain[weight]  # noqa: SLF001
 
 
-def _shapes_of_data(calibration: DataSource | None, folder: Path) -> str:
-    """Return the shapes that the calibration data has, as a setting; "" if it has none."""
-    samples = row_blanks(calibration, folder) if calibration is not None else []
+def _inputs_of_data(calibration: DataSource | None, folder: Path) -> list[torch.Tensor]:
+    """Return the inputs of a calibration sample, without a batch axis; empty if they are unknown."""
+    if calibration is None:
+        return []
+    return row_blanks(calibration, folder) or first_sample(calibration, folder)
+
+
+def _shapes_of(samples: Sequence[torch.Tensor]) -> str:
+    """Return the shapes of the inputs of a sample, as a setting."""
     return ",".join("x".join(map(str, (1, *sample.shape))) for sample in samples)
 
 
 def _ways_to_fix_shapes(calibration: DataSource | None, folder: Path) -> str:
     """Return how to fix the shapes of a model whose file does not."""
-    if shapes := _shapes_of_data(calibration, folder):
+    if shapes := _shapes_of(_inputs_of_data(calibration, folder)):
         return (
             "Set the shapes that the calibration data has: workbench settings PROJECT "
             f"model.input_shapes={shapes}"
@@ -267,15 +274,15 @@ def _ways_to_fix_shapes(calibration: DataSource | None, folder: Path) -> str:
 
 
 def _ways_to_give_inputs(calibration: DataSource | None, folder: Path) -> str:
-    samples = row_blanks(calibration, folder) if calibration is not None else []
+    samples = _inputs_of_data(calibration, folder)
     if samples and all(sample.is_floating_point() for sample in samples):
         return (
             "Return (model, inputs), or set the shapes that the calibration data has: workbench "
-            f"settings PROJECT model.input_shapes={_shapes_of_data(calibration, folder)}"
+            f"settings PROJECT model.input_shapes={_shapes_of(samples)}"
         )
     return (
-        "Return (model, inputs), or set model.inputs to an .npz with one array for each input; for "
-        "inputs in float, model.input_shapes is enough."
+        "Return (model, inputs), or set the input shapes (model.input_shapes, e.g. 1x3x224x224). "
+        "Inputs that are not float need an .npz with one array for each (model.inputs)."
     )
 
 

@@ -35,6 +35,7 @@ from workbench.results import (
     TensorSpec,
     save_result,
 )
+from workbench.text import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -205,7 +206,7 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         location = f" at {line}" if line else ""
         raise failure(
-            f"The model cannot be exported{location}. torch.export: {first.strip()[:300]}",
+            sentence(f"The model cannot be exported{location}. torch.export: {first.strip()[:300]}"),
             _remedy(error) if _runs(loaded) else _FAILS_ALONE,
             Place(kind="stage", id="export"),
             details=str(error),

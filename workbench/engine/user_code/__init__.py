@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.engine.user_code import code_import
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.text import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +79,7 @@ def user_failure(error: BaseException, what: str, where: Place, path: Path | Non
     return WorkbenchError(
         [
             ErrorInfo(
-                message=f"{name} {what}{location}: {type(error).__name__}: {first}"[:800],
+                message=sentence(f"{name} {what}{location}: {type(error).__name__}: {first}"[:800]),
                 hint="Correct the code and run again.",
                 where=where,
                 details="".join(traceback.format_exception(error)),

@@ -138,7 +138,8 @@ def excess_cycles(operations: Iterable[VelaOperation]) -> list[tuple[CycleCause,
 
 def efficiency_text(report: VelaReport) -> str:
     """Return how near a program is to the limits of the device, and what keeps it away."""
-    text = f"{100 * report.efficiency:.0f} % of the device's limit of {report.ideal_cycles:,} cycles"
+    limit = f"the device needs at least {report.ideal_cycles:,} cycles"
+    text = f"Efficiency {100 * report.efficiency:.0f} %: {limit}"
     lost = excess_cycles(report.operations)
     if report.efficiency >= _LOW or not lost:
         return text
@@ -158,8 +159,8 @@ def module_texts(modules: Iterable[ModuleCycles]) -> list[str]:
     low = [module for module in modules if module.cause and module.cycles - module.ideal_cycles >= least]
     low.sort(key=lambda module: module.ideal_cycles - module.cycles)
     return [
-        f"{module.module or OUTSIDE_MODULES}: {100 * module.efficiency:.0f} % of its limit, "
-        f"{module.cycles - module.ideal_cycles:,} cycles above it, most lost to {CAUSES[module.cause]}"
+        f"{module.module or OUTSIDE_MODULES}: efficiency {100 * module.efficiency:.0f} %, "
+        f"{module.cycles - module.ideal_cycles:,} cycles lost, most to {CAUSES[module.cause]}"
         for module in low[:_NAMED_MODULES]
     ]
 

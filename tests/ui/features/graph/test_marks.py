@@ -9,6 +9,7 @@ from PySide6.QtGui import QColor
 
 from ui.features.graph.marks import Marks, Overlay, number_text, ramp
 from ui.features.graph.navigation import lines, tooltip
+from ui.features.graph.palette import ink_on
 from ui.features.graph.picture import Camera
 from ui.shared.theme import DARK, LIGHT, THEMES
 from workbench.graph.hierarchy import Hierarchy
@@ -157,3 +158,16 @@ def test_that_a_chip_has_the_colour_of_its_precision(qtbot: QtBot, show: Show, l
     middle = image.pixelColor(int(450 * ratio), int(350 * ratio))
     assert middle == QColor(DARK.precision_colour("a16w8"))
     assert DARK.background != LIGHT.background
+
+
+def test_that_text_on_every_colour_has_the_contrast_of_readable_text():
+    def luminance(colour):
+        parts = (colour.redF(), colour.greenF(), colour.blueF())
+        linear = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    steps = range(0, 256, 17)
+    for colour in (QColor(r, g, b) for r in steps for g in steps for b in steps):
+        low, high = sorted((luminance(colour), luminance(ink_on(colour))))
+        # The least that black or white reaches on the worst colour.
+        assert (high + 0.05) / (low + 0.05) > 4.3
