@@ -92,8 +92,8 @@ _LIMITS = (
 def _of_device(reason: str, device: str) -> str:
     """Return what a check for U55 says, of the device in use."""
     for pattern, sentence in _LIMITS:
-        if found := re.fullmatch(pattern, reason):
-            return sentence.format(*found.groups(), device=device)
+        if match := re.fullmatch(pattern, reason):
+            return sentence.format(*match.groups(), device=device)
     return re.sub(r"\b(Ethos-)?U55\b", device, reason)
 
 

@@ -15,7 +15,7 @@ from workbench.engine.ethos_u.applied_corrections import correction_functions, r
 from workbench.engine.ethos_u.compile_spec import compile_spec
 from workbench.engine.ethos_u.corrections.annotation_patches import weights_replaced
 from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldable
-from workbench.engine.ethos_u.corrections.complex_operators import NotWrittenError
+from workbench.engine.ethos_u.corrections.complex_values import NotWrittenError
 from workbench.engine.ethos_u.corrections.decomposition_tracking import MadeOf, OfClass
 from workbench.engine.ethos_u.corrections.quantizer import CorrectingQuantizer
 from workbench.engine.ethos_u.refusals import complex_refused, modules_by_operator, preparing_failed

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from executorch.exir.backend.partitioner import PartitionResult
 
-    from workbench.engine.ethos_u.corrections.complex_operators import NotWrittenError
+    from workbench.engine.ethos_u.corrections.complex_values import NotWrittenError
     from workbench.engine.runtime.context import StageContext
     from workbench.project.model import TargetChoice
 

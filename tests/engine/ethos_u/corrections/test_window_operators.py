@@ -65,9 +65,8 @@ def quantizer(dtype):
     )
     return SimpleNamespace(
         global_config=config,
-        set_node_finder=lambda config, finder: None,
         tosa_spec="TOSA-1.0+INT+int16+int4+cf",
-        quantizer=SimpleNamespace(quantizers=[rule]),
+        quantizer=SimpleNamespace(quantizers=[rule], set_node_finder=lambda config, finder: None),
     )
 
 

@@ -6,13 +6,14 @@ transform, and sums of products.
 """
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
 
+from .complex_values import NotWrittenError, is_complex, is_for_cpu, left_complex, reads_complex, spectrum_of
 from .composite_operators import is_decomposable
 from .fourier_transforms import (
     Either,
@@ -449,21 +450,6 @@ def _one_part(index: int) -> Any:
     return written
 
 
-def is_complex(node: fx.Node) -> bool:
-    """Return whether a node computes complex numbers."""
-    return node.op == "call_function" and _is_of_complex(node)
-
-
-def _is_of_complex(node: fx.Node) -> bool:
-    value = node.meta.get("val")
-    first = value[0] if isinstance(value, tuple | list) and value else value
-    return isinstance(first, torch.Tensor) and first.is_complex()
-
-
-class NotWrittenError(Exception):
-    """An operator computes with complex numbers in a way that has no form with real ones."""
-
-
 def refuse_left(module: fx.GraphModule) -> None:
     """Raise for the first operator that computes with complex numbers and is not for the CPU.
 
@@ -478,29 +464,6 @@ def refuse_left(module: fx.GraphModule) -> None:
             continue
         if not is_complex(node) or _parts(Writer(module, node), node) is None:
             raise NotWrittenError(node)
-
-
-def spectrum_of(node: fx.Node) -> Iterator[fx.Node]:
-    """Yield the complex values that a node is computed from, back to real ones."""
-    waiting, seen = [node], {node}
-    while waiting:
-        for source in waiting.pop().all_input_nodes:
-            if source not in seen and is_complex(source):
-                seen.add(source)
-                waiting.append(source)
-                yield source
-
-
-def left_complex(module: fx.GraphModule) -> Iterator[fx.Node]:
-    """Yield the operators that compute or read complex numbers."""
-    for node in module.graph.nodes:
-        if node.op == "call_function" and (is_complex(node) or reads_complex(node)):
-            yield node
-
-
-def reads_complex(node: fx.Node) -> bool:
-    """Return whether a node reads complex numbers."""
-    return any(map(_is_of_complex, node.all_input_nodes))
 
 
 def composite_calls(module: fx.GraphModule) -> list[fx.Node]:
@@ -594,19 +557,3 @@ WIDE: dict[Any, Any] = {
     _ATEN._fft_c2r.default: _to_reals,  # noqa: SLF001
     _ATEN.istft.default: _to_signal,
 }
-# What ExecuTorch's kernels for the CPU compute of complex numbers.
-# Source: ExecuTorch 1.5.1 ``kernels/portable/cpu`` and ``kernels/optimized/cpu``.
-_ON_CPU = frozenset(
-    (
-        *(_ATEN._fft_r2c.default, _ATEN.slice.Tensor, _ATEN.select.int),  # noqa: SLF001
-        *(_ATEN.reshape.default, _ATEN.view.default, _ATEN.clone.default, _ATEN.contiguous.default),
-    )
-)
-
-
-def is_for_cpu(node: fx.Node) -> bool:
-    """Return whether ExecuTorch computes a reader of complex numbers, and those, on the CPU."""
-    return all(source.target in _ON_CPU for source in spectrum_of(node)) and node.target in {
-        _ATEN.abs.default,
-        _ATEN._fft_c2r.default,  # noqa: SLF001
-    }

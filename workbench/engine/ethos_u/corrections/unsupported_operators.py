@@ -9,16 +9,8 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from .complex_operators import (
-    COMPLEX,
-    WIDE,
-    composite_calls,
-    is_complex,
-    is_for_cpu,
-    reads_complex,
-    refuse_left,
-    spectrum_of,
-)
+from .complex_operators import COMPLEX, WIDE, composite_calls, refuse_left
+from .complex_values import is_complex, is_for_cpu, reads_complex, spectrum_of
 from .composite_operators import decomposed, is_composite
 from .decomposition_tracking import MadeOf, root_of
 from .graph_writer import Writer, finished, floating_calls, quantized_nodes
@@ -111,7 +103,7 @@ def _without_complex(module: fx.GraphModule, quantizer: Any) -> list[str]:
         floats = {node for node in narrow if not is_for_cpu(node)}
         names = {(root_of(one) or one).name for node in floats for one in (node, *spectrum_of(node))}
         if floats:
-            quantizer.set_node_finder(None, MadeOf(tuple(names)))
+            quantizer.quantizer.set_node_finder(None, MadeOf(tuple(names)))
         done += _written(module, WIDE, wide | floats)
     done += _written(module, COMPLEX)
     refuse_left(module)
@@ -470,7 +462,7 @@ def _shuffled(write: Writer, x: fx.Node, groups: int) -> fx.Node:
 
 
 def _filled_rows(write: Writer, x: fx.Node, dim: int, index: fx.Node, value: Any) -> fx.Node:
-    """Write a fill of some rows as a write by index, whose index may have 32 bits."""
+    """Write a fill or copy of some rows as a write by index, whose index may have 32 bits."""
     if not isinstance(value, fx.Node):
         value = write.constant("filled", torch.tensor(float(value)))
     places = [None] * (dim % x.meta["val"].dim())
@@ -569,6 +561,7 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.rrelu.default: _leaky,
     _ATEN.index_fill.int_Scalar: _filled_rows,
     _ATEN.index_fill.int_Tensor: _filled_rows,
+    _ATEN.index_copy.default: _filled_rows,
 }
 # What takes the CPU longer than the operator itself: written only where it is quantized.
 _COSTLY: dict[Any, Any] = {
