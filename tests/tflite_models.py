@@ -9,7 +9,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 _TYPES = {name: getattr(schema.TensorType, name.upper()) for name in ("int8", "int16", "int32")}
 _TYPES["int64"] = schema.TensorType.INT64
-_TYPES["float32"] = schema.TensorType.FLOAT32
+_TYPES["float32"], _TYPES["bool"] = schema.TensorType.FLOAT32, schema.TensorType.BOOL
 SAME, VALID = schema.Padding.SAME, schema.Padding.VALID
 
 

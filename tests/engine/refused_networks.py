@@ -232,6 +232,25 @@ def complex_input():
     return OfSpectrum().eval(), (torch.randn(_IMAGE, dtype=torch.cfloat),)
 
 
+class OfFilter(nn.Module):
+    """Changes a spectrum, and transforms it back."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.layers, self.change = layers().eval(), change
+
+    def forward(self, x):
+        return torch.fft.irfft(self.change(torch.fft.rfft(self.layers(x))))
+
+
+def complex_sign():
+    return OfFilter(torch.sgn).eval(), (torch.randn(_IMAGE),)
+
+
+def complex_sign_remedied():
+    return OfFilter(lambda z: z / z.abs().clamp(min=1e-6)).eval(), (torch.randn(_IMAGE),)
+
+
 def complex_input_remedied():
     return OfParts().eval(), (torch.randn(*_IMAGE, 2),)
 

@@ -80,6 +80,7 @@ REMEDIES = [
     rewritten("output-empty", "empty_output"),
     rewritten("value-complex", "complex_output"),
     rewritten("value-complex", "complex_input"),
+    rewritten("complex-not-supported", "complex_sign"),
     rewritten("attention-not-supported", "flexible_attention"),
     rewritten("value-quantized", "quantized_value", "double_value_remedied"),
     rewritten("weight-not-finite", "infinite_weight", "layers_in_eval"),

@@ -216,6 +216,80 @@ def frequencies_masked():
     return _filtered(change)
 
 
+# What is done to a spectrum of three channels and 17 frequencies, by name.
+CHANGES = {
+    "where_number": lambda z: torch.where(torch.arange(17) < 9, z, 0.5 + 0.25j),
+    "where_number_first": lambda z: torch.where(torch.arange(17) < 9, 1j, z),
+    "where_computed": lambda z: torch.where(z.abs() > 0.5, z, torch.zeros_like(z)),
+    "masked_by_magnitude": lambda z: z * (z.abs() > 0.5),
+    "limited_magnitude": lambda z: z / (z.abs() + 1e-3) * z.abs().clamp(max=1.0),
+    "polar": lambda z: torch.polar(z.abs(), z.real.tanh()),
+    "phase_kept": lambda z: torch.polar(z.abs() * 0.5, z.angle()),
+    "phase_shifted": lambda z: z * torch.exp(1j * z.real.tanh()),
+    "exponential": lambda z: torch.exp(z * 0.2),
+    "square": lambda z: z**2,
+    "conjugate": lambda z: z.conj() * z + z.conj().resolve_conj(),
+    "rolled": lambda z: z.roll(2, -1),
+    "flipped": lambda z: z.flip(-1),
+    "stacked": lambda z: torch.stack((z, z * 2), 1).sum(1),
+    "repeated": lambda z: z.repeat(1, 1, 2)[..., :17],
+    "turned": lambda z: z.movedim(1, -1).mT,
+    "split": lambda z: torch.cat(z.split([5, 5, 7], -1)[::-1], -1),
+    "chunks": lambda z: functional.pad(torch.cat(z[..., :16].chunk(2, -1)[::-1], -1), (0, 1)),
+    "unbound": lambda z: torch.stack(z.unbind(1)[::-1], 1),
+    "padded": lambda z: functional.pad(torch.cat((z[..., :4], z[..., 6:10]), -1), (0, 9)),
+    "padded_with_ones": lambda z: functional.pad(z[..., :9], (0, 8), value=1.0),
+    "shifted": lambda z: torch.fft.ifftshift(torch.fft.fftshift(z, dim=-1) * 2j, dim=-1),
+    "selected": lambda z: z[..., torch.arange(16, -1, -1)],
+    "gathered": lambda z: z.gather(-1, z.abs().topk(17).indices),
+    "scattered": lambda z: torch.zeros_like(z).scatter(-1, torch.arange(16, -1, -1).expand(1, 3, 17), z),
+    "copied": lambda z: z.index_copy(-1, torch.tensor([1, 4]), z[..., :2]),
+    "filled": lambda z: z.index_fill(-1, torch.tensor([1, 4]), 1),
+    "added_up": lambda z: z.cumsum(-1) / 10,
+    "plus_number": lambda z: z + (1 - 0.5j),
+    "number_less": lambda z: 1 - z,
+    "plus_real": lambda z: z + z.real,
+    "real_less": lambda z: z.real - z,
+    "plus_scaled": lambda z: torch.add(z, z.flip(-1), alpha=0.5),
+    "by_complex_number": lambda z: z / (1 + 1j),
+    "by_complex": lambda z: z / (z * 0.1 + 2),
+    "inverse": lambda z: (z * 0.1 + 2).reciprocal(),
+    "product_added": lambda z: torch.addcmul(z, z, z * 0.5j),
+    "between": lambda z: torch.lerp(z, z * 1j, 0.3),
+    "matrix_product": lambda z: torch.bmm(z @ z.mH, z) / 10,
+    "real_as_complex": lambda z: z * z.real.to(torch.cfloat),
+    "ones": lambda z: z + torch.ones_like(z),
+    "transformed_again": lambda z: torch.fft.fft(z, n=32)[..., :17] * 0.2,
+    "turned_back": lambda z: torch.fft.ifft(torch.fft.fft(z.real) * 1j),
+    "to_other_reals": lambda z: torch.fft.rfft(torch.fft.hfft(z, n=32) * 0.1),
+    "of_other_length": lambda z: torch.fft.rfft(torch.fft.irfft(z, n=48))[..., :17],
+}
+
+
+def spectrum_changed(name):
+    """Return a network with one of the changes."""
+    return _filtered(CHANGES[name])
+
+
+def complex_layers():
+    def run(m, x):
+        spectrum = torch.fft.rfft(m.layers[0](x), norm="ortho")
+        made = m.layers[2](m.layers[1](spectrum))
+        return torch.fft.irfft(made, n=32, norm="ortho")
+
+    layers = nn.Conv1d(3, 3, 1), nn.Conv1d(3, 3, 3, padding=1, dtype=torch.cfloat)
+    return _made(run, (1, 3, 32), *layers, nn.Linear(17, 17, dtype=torch.cfloat))
+
+
+def shifted_plane():
+    def run(m, x):
+        spectrum = torch.fft.fftshift(torch.fft.fft2(m.layers[0](x), norm="ortho"), dim=(-2, -1))
+        spectrum[..., 3:5, 3:5] = 0
+        return torch.fft.ifft2(torch.fft.ifftshift(spectrum, dim=(-2, -1)), norm="ortho").real
+
+    return _made(run, (1, 3, 8, 8), nn.Conv2d(3, 3, 1))
+
+
 def frequencies_pasted():
     def change(spectrum):
         made = spectrum.new_zeros(1, 3, 17)

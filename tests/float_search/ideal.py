@@ -56,7 +56,9 @@ class _Grids(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if not any(alias.alias_info and not alias.alias_info.is_write for alias in func._schema.returns):
             for value in _pytree.tree_leaves(result):
-                if isinstance(value, torch.Tensor) and value.dtype == torch.float32:
+                if isinstance(value, torch.Tensor) and value.is_complex():
+                    self._take(torch.view_as_real(value))
+                elif isinstance(value, torch.Tensor) and value.dtype == torch.float32:
                     self._take(value)
         return result
 
@@ -92,11 +94,10 @@ def _run(module: ModuleType, config: str, sample: Any, grids: _Grids) -> list[to
     model, _ = module.net()
     most = 7 if config == "a8w4" else 127
     with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.dim() > 1:
+        for weight in model.parameters():
+            if weight.dim() > 1 and not weight.is_complex():
                 steps = weight.abs().amax(tuple(range(1, weight.dim())), keepdim=True) / most
                 weight.copy_((weight / steps).round() * steps)
-            del name
         grids.begin()
         with grids:
             result = model(*(tensor.clone() for tensor in sample))

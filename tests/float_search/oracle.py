@@ -108,6 +108,8 @@ def _keeps_float(converted: torch.fx.GraphModule) -> bool:
         if any(f"aten.{name}." in str(node.target) for name in _TAKEN_APART):
             return True
         value = node.meta.get("val")
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            return True
         if node.op != "call_function" or "quantize" in str(node.target):
             continue
         if isinstance(value, torch.Tensor) and not value.is_floating_point():

@@ -39,7 +39,7 @@ STAGES: tuple[Stage, ...] = (
         (),
         ("model",),
         ("torch", "executorch"),
-        5,
+        6,
         _entry("import_model"),
     ),
     Stage(
@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "improvers"),
         ("torchao", "executorch"),
-        24,
+        25,
         _entry("prepare"),
     ),
     Stage(

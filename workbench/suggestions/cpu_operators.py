@@ -153,7 +153,7 @@ def narrow_to_8_bits(project: Project, left: Left) -> Iterator[Suggestion]:
 
 
 # What reads complex numbers and needs 16 bits, by ``WIDE`` of the engine's complex operators.
-_OF_SPECTRA = ("abs", "fft_irfft", "fft_irfft2", "fft_irfftn")
+_OF_SPECTRA = ("abs", "fft_irfft", "fft_irfft2", "fft_irfftn", "fft_hfft", "istft")
 
 
 def widen_magnitudes(project: Project, left: Left, program: GraphSnapshot) -> Iterator[Suggestion]:

@@ -1,12 +1,16 @@
 """Programs of TensorFlow Lite: what Vela compiled gives what LiteRT's reference kernels give."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
 from tests import tflite_models as ops
 from tests.litert_search import DEVICES, NETWORKS, chain, compiled, differences
 from tests.problems import refused
+from tests.tflite_cells import CELLS, EXPLAINED, cell
 from workbench.engine.ethos_u.cpu_operators import compute
+from workbench.errors import WorkbenchError
 from workbench.npu.inputs import drawn_inputs
 from workbench.npu.program import load
 
@@ -24,7 +28,12 @@ def parts_on_cpu(w):
 
 def largest_differences(model, device, folder):
     """Return how far each output of the compiled model is from LiteRT's."""
-    original, made = compiled(model, device, folder, "net")
+    return largest_differences_of(compiled(model, device, folder, "net"))
+
+
+def largest_differences_of(pair):
+    """Return the same for a model's file and what Vela made of it."""
+    original, made = pair
     program = load(made)
     inputs = drawn_inputs(program.inputs)
     outputs = program.run(inputs, operators=compute).outputs
@@ -54,6 +63,45 @@ def test_that_chains_and_networks_compute_what_litert_does(tmp_path):
     for pair, result in zip(pairs, differences(pairs), strict=True):
         (output,) = result["reference"]["outputs"]
         assert output["max_abs_difference"] <= (1 if "chain" not in pair[0].name else 0), pair
+
+
+def outcomes(dtype, device, folder):
+    """Return what became of each cell that Vela compiles and LiteRT takes: whether all is equal."""
+    known = {}
+    for name in CELLS:
+        pair = compiled(cell(name, dtype), device, folder, name)
+        if pair is not None and b"ethos-u" in pair[1].read_bytes():
+            with contextlib.suppress(WorkbenchError):
+                known[name] = not any(largest_differences_of(pair))
+    return known
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_that_operators_and_short_chains_compute_what_litert_does(dtype, device, tmp_path):
+    known = outcomes(dtype, device, tmp_path)
+    assert {name for name, is_equal in known.items() if not is_equal} == EXPLAINED[dtype]
+    assert sum(known.values()) >= 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", DEVICES)
+def test_that_sixteen_bit_slopes_and_sums_are_those_of_real_numbers(device, tmp_path):
+    w = ops.Writer(0, "int16")
+    x, y = w.input(1, 6, 7, 5), w.activation((1, 6, 7, 5))
+    slopes = w.random.integers(-100, 100, (1, 1, 5)).astype(np.int16)
+    w.call("PRELU", [x, w.constant(slopes, scale=0.004, zero=0)], [y])
+    total = w.activation((1, 6, 7, 1), scale=4 * x.scale)
+    axis = w.constant(np.array([3], np.int32))
+    w.call("SUM", [x, axis], [total], "ReducerOptions", 2, keepDims=True)
+    program = load(compiled(w.done(y, total), device, tmp_path, "net")[1])
+    inputs = drawn_inputs(program.inputs)
+    bent, summed = program.run(inputs, operators=compute).outputs
+    real = inputs[0] * x.scale
+    wanted = np.clip(np.where(real > 0, real, real * slopes * 0.004) / y.scale, -32768, 32767)
+    assert np.abs(bent - wanted).max() < 1
+    assert np.abs(summed - real.sum(3, keepdims=True) / total.scale).max() < 1
 
 
 def test_that_litert_refuses_what_it_cannot_compute():

@@ -173,10 +173,14 @@ def own_weight():
     model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     model[0].weight = model[1].weight = nn.Parameter(torch.randn(8, 8).as_subclass(Own))
     return model.eval(), (torch.randn(1, 8),)
+def inference_mode():
+    with torch.inference_mode():
+        model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
+    return model.eval(), (torch.randn(1, 8),)
 """
 
 
-@pytest.mark.parametrize("name", ["caught", "own_input", "own_weight"])
+@pytest.mark.parametrize("name", ["caught", "own_input", "own_weight", "inference_mode"])
 def test_that_an_error_that_is_caught_and_classes_of_tensors_lead_to_a_program(engine, name):
     (engine.folder / "ordinary.py").write_text(ORDINARY)
     assert engine.verified(project(f"ordinary.py:{name}")).max_lsb <= 1

@@ -19,14 +19,16 @@ from workbench.engine.ethos_u.compile_spec import compile_spec, own_ini_at_hand
 from workbench.engine.ethos_u.corrections.decomposition_tracking import root_of
 from workbench.engine.ethos_u.corrections.partition import TAG
 from workbench.engine.ethos_u.cpu_kernels import ORIGIN
+from workbench.engine.ethos_u.cpu_reasons import in_words, unreported
 from workbench.engine.ethos_u.npu_exclusions import KeptOff
-from workbench.engine.ethos_u.refusals import CheckingPartitioner, in_words, refuse_control_flow, unreported
+from workbench.engine.ethos_u.refusals import CheckingPartitioner, refuse_control_flow
 from workbench.engine.fx import programs
 from workbench.engine.runtime.accelerated import accelerated
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.resolution import resolve_graph, rule_name
 from workbench.results import GRAPH_FILE, CpuCause, CpuNode, PrepareResult
 from workbench.targets import target_of
+from workbench.targets.ethos_u.devices import family_of
 from workbench.text import listed
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ _BOOKKEEPING = ("getitem", "alloc", "executorch_call_delegate")
 class _Foreseeing(CheckingPartitioner):
     """Tags operators for the NPU as usual, but delegates nothing, so that nothing is compiled."""
 
+    device: str
     npu: int
     cpu: tuple[CpuNode, ...]
     not_quantized: dict[str, tuple[CpuCause, str]]
@@ -51,7 +54,7 @@ class _Foreseeing(CheckingPartitioner):
             tagged = super().partition(exported_program).tagged_exported_program
         calls = [node for node in tagged.graph.nodes if node.op == "call_function"]
         self.npu = sum(1 for node in calls if TAG in node.meta)
-        self.cpu = tuple(cpu_nodes(tagged, reasons, self.not_quantized))
+        self.cpu = tuple(cpu_nodes(tagged, reasons, self.not_quantized, self.device))
         return PartitionResult(tagged_exported_program=exported_program, partition_tags={})
 
 
@@ -68,7 +71,7 @@ def preview_placement(context: StageContext, choice: TargetChoice) -> tuple[int,
     refuse_control_flow(context, choice)
     check = cpu_only_check(context, context.project.cpu_only_rules())
     checker = _Foreseeing(compile_spec(choice), additional_checks=[check] if check else None)
-    checker.not_quantized = not_quantized(context)
+    checker.device, checker.not_quantized = device_of(choice), not_quantized(context)
     with own_ini_at_hand(choice, context.folder), accelerated(context.accelerate):
         to_edge_transform_and_lower(
             context.live("convert").program,
@@ -111,8 +114,13 @@ def not_quantized(context: StageContext) -> dict[str, tuple[CpuCause, str]]:
     return reasons
 
 
+def device_of(choice: TargetChoice) -> str:
+    """Return the name of a device's family, such as Ethos-U65."""
+    return f"Ethos-{family_of(choice.id).name.upper()}"
+
+
 def cpu_nodes(
-    edge: Any, reasons: dict[str, str], not_quantized: Mapping[str, tuple[CpuCause, str]]
+    edge: Any, reasons: dict[str, str], not_quantized: Mapping[str, tuple[CpuCause, str]], device: str
 ) -> Iterator[CpuNode]:
     """Yield the operators of an edge program outside all (planned) delegates.
 
@@ -120,6 +128,7 @@ def cpu_nodes(
         edge: The program.
         reasons: The partitioner's reasons, by node.
         not_quantized: Why nodes of the prepared graph stay in float.
+        device: From ``device_of``.
     """
     signature = edge.graph_signature
     inputs, written = set(signature.user_inputs), signature.buffers_to_mutate
@@ -135,7 +144,7 @@ def cpu_nodes(
         remembered = node.name in written or any(n.name in kept for n in node.all_input_nodes)
         reported = reasons.get(origin, "")
         if reported or "quantize_per" in op:
-            cause, reason = in_words(reported, op, at_border=at_border, remembered=remembered)
+            cause, reason = in_words(reported, op, device, at_border=at_border, remembered=remembered)
         else:
             cause, reason = unreported(node)
         if cause == "float":

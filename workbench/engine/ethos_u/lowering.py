@@ -23,7 +23,13 @@ from workbench.engine.ethos_u.applied_corrections import correction_functions
 from workbench.engine.ethos_u.capture.lowering import capture_tosa, partition_reasons, watched_passes
 from workbench.engine.ethos_u.compile_spec import WEIGHTS, compile_spec, own_ini_at_hand
 from workbench.engine.ethos_u.corrections.lowering import corrected, corrected_compiler
-from workbench.engine.ethos_u.cpu_fallback import cpu_nodes, cpu_only_check, missing_kernels, not_quantized
+from workbench.engine.ethos_u.cpu_fallback import (
+    cpu_nodes,
+    cpu_only_check,
+    device_of,
+    missing_kernels,
+    not_quantized,
+)
 from workbench.engine.ethos_u.cpu_kernels import with_border_kernels, with_cmsis_nn
 from workbench.engine.ethos_u.integer_io import with_integer_borders
 from workbench.engine.ethos_u.out_variants import with_out_variants
@@ -423,7 +429,7 @@ def _result(
 ) -> LowerResult:
     delegates = programs.delegates(lowered.edge)
     graphs = [module.original_module.graph for module in delegates.values()]
-    on_cpu = tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context)))
+    on_cpu = tuple(cpu_nodes(lowered.edge, edge.reasons, not_quantized(context), device_of(choice)))
     inside = sum(1 for g in graphs for n in g.nodes if n.op == "call_function")
     kernels = tuple(_kernels(runtime))
     clock = clock_of(choice, context.folder)

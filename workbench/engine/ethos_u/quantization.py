@@ -15,9 +15,10 @@ from workbench.engine.ethos_u.applied_corrections import correction_functions, r
 from workbench.engine.ethos_u.compile_spec import compile_spec
 from workbench.engine.ethos_u.corrections.annotation_patches import weights_replaced
 from workbench.engine.ethos_u.corrections.batch_norm_folding import made_foldable
+from workbench.engine.ethos_u.corrections.complex_values import NotWrittenError
 from workbench.engine.ethos_u.corrections.decomposition_tracking import MadeOf, OfClass
 from workbench.engine.ethos_u.corrections.quantizer import CorrectingQuantizer
-from workbench.engine.ethos_u.refusals import modules_by_operator, preparing_failed
+from workbench.engine.ethos_u.refusals import complex_refused, modules_by_operator, preparing_failed
 from workbench.engine.ethos_u.trained_norms import prepare_norms
 from workbench.engine.fx import programs
 from workbench.engine.quantization.executorch_configs import arm_config, factory_config
@@ -210,6 +211,8 @@ def prepare(module: torch.fx.GraphModule, quantizer: EthosUQuantizer) -> torch.f
     modules = modules_by_operator(module)
     try:
         prepared: torch.fx.GraphModule = prepare_pt2e(module, quantizer)
+    except NotWrittenError as error:
+        raise complex_refused(error) from error
     except Exception as error:
         if refused := preparing_failed(error, modules):
             raise refused from error
@@ -230,7 +233,8 @@ def _refuse_other_floats(prepared: torch.fx.GraphModule) -> None:
             raise failure(
                 f"{source.name}{where} is of {name}, which cannot be quantized.",
                 "Compute in float32: call .float() on the model and on its inputs, or on the "
-                "value. Or give the operator the config float.",
+                f"value, and leave conversions to {name} out of forward. Or give the operator the config "
+                "float.",
                 Place(kind="module", id=module) if module else Place(kind="node", id=source.name),
                 code=f"{name}-not-quantized",
             )

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 VALID = "TOSA_VALID"
+_INVALID = "The TOSA program is invalid. Please report it with the model."
+_UNPREDICTABLE = (
+    "For these data, the program writes a place twice, and which value remains is not certain on the NPU. "
+    "Keep the write on the CPU: workbench rules PROJECT add --kind node-target "
+    "--match aten.index_put.default --config cpu"
+)
 
 
 class ReferenceProcess:
@@ -75,7 +81,7 @@ class ReferenceProcess:
         if answer is None or status != VALID:
             raise failure(
                 f"The reference model rejected a delegate ({status}).",
-                "The TOSA program is invalid. Please report it with the model.",
+                _UNPREDICTABLE if status == "TOSA_UNPREDICTABLE" else _INVALID,
                 Place(kind="stage", id="verify"),
                 code="reference-model-rejected",
             )

@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from workbench.engine.ethos_u.corrections.decomposition_tracking import root_of
-from workbench.engine.ethos_u.corrections.partition import has_grid, moves, passthrough_chains
+from workbench.engine.ethos_u.corrections.partition import has_grid, passthrough_chains
 from workbench.engine.ethos_u.corrections.partitioner import OrderedPartitioner
 from workbench.engine.ethos_u.npu_exclusions import KeptOff
 from workbench.engine.ethos_u.out_variants import lacks_out_variant
 from workbench.engine.fx import programs
 from workbench.engine.fx.branches import branch_names, constants
+from workbench.engine.fx.modules import source_line
 from workbench.engine.toolchain_patches.gate import require
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
-from workbench.results import CpuCause, ExportResult, PrepareResult
+from workbench.results import ExportResult, PrepareResult
 from workbench.targets.ethos_u.devices import has_control_flow
-from workbench.text import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from executorch.exir.backend.partitioner import PartitionResult
 
+    from workbench.engine.ethos_u.corrections.complex_values import NotWrittenError
     from workbench.engine.runtime.context import StageContext
     from workbench.project.model import TargetChoice
 
@@ -155,6 +156,21 @@ def preparing_failed(error: Exception, modules: Mapping[str, str]) -> WorkbenchE
     return WorkbenchError([info])
 
 
+def complex_refused(error: NotWrittenError) -> WorkbenchError:
+    """Return an error for an operator on complex numbers that cannot be written with real ones."""
+    (node,) = error.args
+    line = source_line(node.meta.get("stack_trace"))
+    info = ErrorInfo(
+        message=f"{programs.op_name(node)}{f' at {line}' if line else ''} computes with complex numbers in a "
+        "way that cannot be written with real ones.",
+        hint="Write it with sums, products, quotients, exp, abs, angle or torch.polar of complex numbers, or "
+        "with z.real and z.imag: torch.sgn(z) is z / z.abs().clamp(min=1e-6).",
+        where=Place(kind="node", id=node.name),
+        code="complex-not-supported",
+    )
+    return WorkbenchError([info])
+
+
 _WRITTEN_OUT = (
     "Write the turns out: for _ in range(4): x = step(x). A loop can carry quantized tensors "
     "only, no integers that are counted up."
@@ -264,74 +280,6 @@ def refuse_unwritable(manager: Any) -> None:
     ]
     if infos:
         raise WorkbenchError(infos)
-
-
-_ONLY_MOVES = "It only moves or reshapes values: alone, there is nothing to compute on the NPU."
-_KNOWN: dict[str, tuple[CpuCause, str]] = {
-    "Node was not marked as quantized in the Arm backend.": ("float", "It was not quantized."),
-    "One or more inputs were not quantized.": ("beside", "One of its inputs is float."),
-    "Not included in BaseTOSASupportList or a registered tosa_support_check": (
-        "float",
-        "The NPU has no such operator for float tensors, and this one was not quantized.",
-    ),
-    "Partition contained only ops which are removed in the TOSA lowering, leading to an empty partition.": (
-        "empty",
-        _ONLY_MOVES,
-    ),
-}
-_CONVERSIONS: dict[CpuCause, str] = {
-    "border": "Converts between float and integer at the border of the program; integer "
-    "inputs and outputs avoid it.",
-    "conversion": "Converts between integer and float for an operator on the CPU, and disappears with it.",
-}
-
-
-# An operator as ExecuTorch prints it, with its signature.
-_SCHEMA = re.compile(r"<EdgeOpOverload: ([\w.]+)>: schema = \S+\(.*\) -> [\w()\[\], ]+")
-_REMEMBERED = "Converts state for the next run: caches stay float, and the NPU computes with integers."
-
-
-def in_words(reason: str, op: str, *, at_border: bool, remembered: bool = False) -> tuple[CpuCause, str]:
-    """Return the partitioner's reason for leaving an operator on the CPU: an id and a sentence.
-
-    Args:
-        reason: The partitioner's reason; "" for conversions without one.
-        op: The operator.
-        at_border: Whether it reads an input of the program or produces an output.
-        remembered: Whether it reads or writes state.
-    """
-    if KeptOff.__name__ in reason:
-        return "rule", "A rule keeps it off the NPU."
-    if "quantize_per" in op and remembered:
-        return "conversion", _REMEMBERED
-    if "quantize_per" in op and not reason.startswith("Op "):
-        cause: CpuCause = "border" if at_border else "conversion"
-        return cause, _CONVERSIONS[cause]
-    if "fp dtype" in reason:
-        return "beside", f"Its input is float; the NPU needs integers. ({reason})"
-    if "unsupported dtype torch.int16" in reason:
-        return "int16", f"This device supports it in 8 bits only, and it has 16. ({reason})"
-    plain = _SCHEMA.sub(r"\1", reason)
-    return _KNOWN.get(reason, ("other", plain))
-
-
-def unreported(node: torch.fx.Node) -> tuple[CpuCause, str]:
-    """Return why an operator is on the CPU for which the partitioner reports nothing.
-
-    Corrections leave operators that only move values out of partitions that would only pass a value
-    through. Source: ExecuTorch 1.5.1 reports no reason for bitwise operators on other types than
-    bool (``operator_support/bool_bitwise_support.py``).
-    """
-    if moves(node):
-        return "empty", _ONLY_MOVES
-    values = [source.meta.get("val") for source in node.all_input_nodes]
-    inputs = [
-        f"{str(value.dtype).removeprefix('torch.')} of rank {value.dim()}"
-        for value in values
-        if isinstance(value, torch.Tensor)
-    ]
-    taken = listed(inputs) if inputs else "sizes"
-    return "other", f"ExecuTorch has no way to put {programs.op_of(node)} of {taken} on the NPU."
 
 
 def refuse_control_flow(context: StageContext, choice: TargetChoice) -> None:

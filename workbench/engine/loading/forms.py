@@ -44,7 +44,7 @@ def refuse_form(module: torch.nn.Module) -> None:
 def _refuse_values_of(name: str, weight: torch.Tensor) -> None:
     """Raise for a parameter with NaN or infinity; buffers may be masks of infinity."""
     is_judged = isinstance(weight, torch.nn.Parameter) and weight.dtype in {torch.float32, torch.float64}
-    if is_judged and not weight.isfinite().all():
+    if is_judged and not weight.detach().isfinite().all():
         raise failure(
             f"The weight {name} has values that are infinite or NaN.",
             "Load a checkpoint from before the loss diverged, or train again with a lower learning rate.",
@@ -129,7 +129,8 @@ def _refused_weight(weight: torch.Tensor) -> tuple[str, str, str] | None:
     if weight.dtype in _SHORT:
         return (
             f"is of {programs.dtype_name(weight.dtype)}",
-            "Devices take float32: call .float() on the model and on its example inputs.",
+            "Devices take float32: call .float() on the model and on its example inputs, and leave .half(), "
+            ".bfloat16() and autocast out of forward.",
             "model-half-precision",
         )
     return None

@@ -238,14 +238,24 @@ def _size(tensor: torch.Tensor) -> str:
 
 
 def _with_plain_weights(module: torch.nn.Module) -> None:
-    """Make plain tensors of weights whose class is the user's, which torch cannot copy."""
-    plain = dict[torch.Tensor, torch.nn.Parameter]()
+    """Make plain tensors of weights whose class is the user's, or that inference mode made.
+
+    torch cannot copy the first, nor let the second be written or read by what may need a gradient.
+    """
+    plain = dict[torch.Tensor, torch.Tensor]()
     for part in module.modules():
         for name, weight in part._parameters.items():  # noqa: SLF001 - torch offers no other way
-            if weight is not None and type(weight) is not torch.nn.Parameter:
-                tensor = weight.detach().as_subclass(torch.Tensor)
-                plain.setdefault(weight, torch.nn.Parameter(tensor, requires_grad=False))
-                part._parameters[name] = plain[weight]  # noqa: SLF001
+            if weight is not None and (type(weight) is not torch.nn.Parameter or weight.is_inference()):
+                plain.setdefault(weight, torch.nn.Parameter(_plain(weight), requires_grad=False))
+                part._parameters[name] = plain[weight]  # type: ignore[assignment]  # noqa: SLF001
+        for name, buffer in part._buffers.items():  # noqa: SLF001
+            if buffer is not None and buffer.is_inference():
+                part._buffers[name] = plain.setdefault(buffer, _plain(buffer))  # noqa: SLF001
+
+
+def _plain(weight: torch.Tensor) -> torch.Tensor:
+    tensor = weight.detach().as_subclass(torch.Tensor)
+    return tensor.clone() if weight.is_inference() else tensor
 
 
 def _inputs_of_data(calibration: DataSource | None, folder: Path) -> list[torch.Tensor]:

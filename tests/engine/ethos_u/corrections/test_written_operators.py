@@ -161,6 +161,33 @@ def test_that_what_is_added_to_computed_places_is_added_twice():
     assert "index_add" in names
 
 
+def places(x):
+    """Return places that depend on the data, some of them counted from the end."""
+    return (x[0, :3, 0, 0] > 0).long() * 2 + torch.tensor([0, -2, 1])
+
+
+# Writes and additions to places that several computed indices name.
+COMPUTED = {
+    "between": lambda x: torch.ops.aten.index_put(x, [None, places(x), places(x)], x[:, 0, :3]),
+    "apart": lambda x: torch.ops.aten.index_put(x, [None, places(x), None, places(x)], x[0, :3, :1]),
+    "grid": lambda x: x[0, 0].index_put((places(x)[:, None], places(x)), x[0, 1, :3, :3]),
+    "one number": lambda x: torch.ops.aten.index_put(x, [None, None, places(x)[0]], x.mean()),
+    "beside constant ones": lambda x: x[0].index_put((torch.tensor([[1], [2]]), places(x)), x[0, :2, :3]),
+    "added": lambda x: x[0].index_put((places(x), places(x), places(x)), x[0, 0, 0, :3], accumulate=True),
+    "added to a grid": lambda x: x[0, 0].index_put((places(x)[:, None], places(x)), x[0, 1, 0, 0], True),
+    "added apart": lambda x: torch.ops.aten.index_put(
+        x, [places(x) * 0, None, places(x)], x[0, :3, None, 0], True
+    ),
+}
+
+
+@for_each("name", COMPUTED)
+def test_that_places_in_several_dimensions_are_one_list_of_places(name):
+    error, names = written(COMPUTED[name], is_small=False)
+    assert error < 1e-5
+    assert "index_add" in names if "added" in name else "remainder" in names
+
+
 @for_each("name", WRITTEN)
 def test_that_an_operator_is_written_with_others_and_keeps_its_values(name):
     error, names = written(WRITTEN[name], is_small=False)

@@ -28,18 +28,6 @@ _KEPT = frozenset(
         "dropout",
         "einsum",
         "complex",
-        "fft_fft",
-        "fft_fft2",
-        "fft_fftn",
-        "fft_ifft",
-        "fft_ifft2",
-        "fft_ifftn",
-        "fft_irfft",
-        "fft_irfft2",
-        "fft_irfftn",
-        "fft_rfft",
-        "fft_rfft2",
-        "fft_rfftn",
         "flatten",
         "grid_sampler",
         "group_norm",
@@ -86,10 +74,14 @@ _KEPT = frozenset(
 
 def is_composite(target: Any) -> bool:
     """Return whether torch writes an operator with others, and nothing else does it better."""
+    return is_decomposable(target) and target._schema.name.removeprefix("aten::") not in _KEPT  # noqa: SLF001
+
+
+def is_decomposable(target: Any) -> bool:
+    """Return whether torch writes an operator with others."""
     return (
         isinstance(target, torch._ops.OpOverload)  # noqa: SLF001
         and target.namespace == "aten"
-        and target._schema.name.removeprefix("aten::") not in _KEPT  # noqa: SLF001
         and target._can_decompose()  # noqa: SLF001
     )
 

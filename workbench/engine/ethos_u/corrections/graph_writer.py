@@ -24,6 +24,10 @@ class Writer:
         node.meta = {**self._meta, "val": target(*values, **kwargs)}
         return node
 
+    def at(self, node: fx.Node) -> "Writer":
+        """Return a writer before another node of the module."""
+        return Writer(self._module, node)
+
     def constant(self, name: str, value: torch.Tensor) -> fx.Node:
         """Add a tensor to the module, and return a node that reads it."""
         while hasattr(self._module, name):

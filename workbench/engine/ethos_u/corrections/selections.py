@@ -93,34 +93,62 @@ def _put(write: Writer, x: fx.Node, index: fx.Node, source: fx.Node, accumulate:
 def _added(
     write: Writer, x: fx.Node, indices: Any, values: fx.Node, accumulate: bool = False
 ) -> fx.Node | None:
-    """Add values at places, of which one may be named twice; None where places are not added to."""
-    named = [(dim, index) for dim, index in enumerate(indices) if index is not None]
-    kinds = {(index.meta["val"].shape, index.meta["val"].dtype) for _, index in named}
-    first, last = named[0][0], named[-1][0]
-    if not accumulate or last - first + 1 != len(named) or len(kinds) > 1:
+    """Write to places that several indices name, or add to places of which one may be named twice.
+
+    None where one list of places is written to alone, or a mask is, which needs nothing.
+    """
+    named = {dim: index for dim, index in enumerate(indices) if index is not None}
+    shapes = {index.meta["val"].shape for index in named.values()}
+    is_masked = any(index.meta["val"].dtype == torch.bool for index in named.values())
+    is_plain = len(shapes) == 1 and len(shapes.pop()) == 1 and [*named] == [*range(len(named))]
+    if is_masked or (is_plain and not accumulate):
         return None
-    listed, dtype = kinds.pop()
-    if dtype == torch.bool:
-        return None
+    if max(named) - min(named) + 1 == len(named):
+        return _put_at(write, x, min(named), [*named.values()], values, accumulate=accumulate)
+    order = [*named, *(dim for dim in range(len(x.meta["val"].shape)) if dim not in named)]
+    turned = write(_ATEN.permute.default, x, order)
+    changed = _put_at(write, turned, 0, [*named.values()], values, accumulate=accumulate)
+    return write(_ATEN.permute.default, changed, sorted(range(len(order)), key=order.__getitem__))
+
+
+def _put_at(
+    write: Writer, x: fx.Node, first: int, indices: list[fx.Node], values: fx.Node, *, accumulate: bool
+) -> fx.Node:
+    """Write or add values at the places that indices name in dimensions beside each other."""
     shape = x.meta["val"].shape
-    before, sizes, after = shape[:first], shape[first : last + 1], shape[last + 1 :]
-    place = _place(write, [index for _, index in named], sizes)
-    if place is None:
-        return None
+    last = first + len(indices)
+    before, sizes, after = shape[:first], shape[first:last], shape[last:]
+    listed = torch.broadcast_shapes(*(index.meta["val"].shape for index in indices))
+    place = _place(write, indices, sizes, listed)
     rows = write(_ATEN.expand.default, values, [*before, *listed, *after])
-    rows = write(_ATEN.reshape.default, rows, [*before, listed.numel(), *after])
-    flat = write(_ATEN.reshape.default, x, [*before, sizes.numel(), *after])
-    changed = _sums(write, flat, first, place, rows)
-    return write(_ATEN.reshape.default, changed, [*shape])
+    if accumulate:
+        rows = write(_ATEN.reshape.default, rows, [*before, listed.numel(), *after])
+        flat = write(_ATEN.reshape.default, x, [*before, sizes.numel(), *after])
+        changed = _sums(write, flat, first, place, rows)
+        return write(_ATEN.reshape.default, changed, [*shape])
+    # The places come first, as U85 has it.
+    sides = [
+        write(_ATEN.reshape.default, one, [before.numel(), count, after.numel()])
+        for one, count in ((x, sizes.numel()), (rows, listed.numel()))
+    ]
+    flat, rows = (write(_ATEN.transpose.int, side, 0, 1) for side in sides)
+    changed = write(_ATEN.index_put.default, flat, [place], rows)
+    return write(_ATEN.reshape.default, write(_ATEN.transpose.int, changed, 0, 1), [*shape])
 
 
-def _place(write: Writer, indices: list[fx.Node], sizes: torch.Size) -> fx.Node | None:
-    """Return indices as one of the flattened dimensions; None for computed ones that are not that."""
+def _place(write: Writer, indices: list[fx.Node], sizes: torch.Size, listed: torch.Size) -> fx.Node:
+    """Return indices as one list of places of the flattened dimensions."""
     held = [write.held(index) for index in indices]
     if all(one is not None for one in held):
         grid = torch.arange(sizes.numel()).reshape(sizes)
         return write.constant("places", grid[tuple(held)].reshape(-1))
-    return indices[0] if len(indices) == 1 and indices[0].meta["val"].dim() == 1 else None
+    place: fx.Node | None = None
+    for index, size in zip(indices, sizes, strict=True):
+        counted = write(_ATEN.remainder.Scalar, index, size)
+        before = None if place is None else write(_ATEN.mul.Tensor, place, size)
+        place = counted if before is None else write(_ATEN.add.Tensor, before, counted)
+    whole = write(_ATEN.expand.default, place, [*listed])
+    return write(_ATEN.reshape.default, whole, [-1])
 
 
 def _sums(write: Writer, x: fx.Node, dim: int, index: fx.Node, values: fx.Node) -> fx.Node:

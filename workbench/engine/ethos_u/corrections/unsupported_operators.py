@@ -9,8 +9,10 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from .complex_operators import COMPLEX, WIDE, is_complex
+from .complex_operators import COMPLEX, WIDE, composite_calls, refuse_left
+from .complex_values import is_complex, is_for_cpu, reads_complex, spectrum_of
 from .composite_operators import decomposed, is_composite
+from .decomposition_tracking import MadeOf, root_of
 from .graph_writer import Writer, finished, floating_calls, quantized_nodes
 from .linear_algebra import ALGEBRA, LONGEST, distances, long_reduction, product_along
 from .selections import SELECTIONS, TAKEN
@@ -49,9 +51,9 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         column or row; places are found apart on the CPU, and whole numbers become floats before
         they divide; an interpolation is a product with a matrix along each dimension; so many places
         are a rectangle, if need be with zeros; a complex number is its two parts, and a transform a
-        product with its matrix; what is added to constant places is a product with ones and zeros,
-        and to computed ones index_add on the CPU. What the CPU computes faster as one operator is
-        written only where a rule quantizes it.
+        product with its matrix, in float where 8 bits do not hold it; what is added to constant
+        places is a product with ones and zeros, and to computed ones index_add on the CPU. What the
+        CPU computes faster as one operator is written only where a rule quantizes it.
     Right because: Each is the same function of real numbers, and every part has a grid of its own.
     Network: torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1)); linear(x).mT;
         torch.nn.functional.cosine_similarity(x, y, dim=-1)
@@ -63,9 +65,9 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
     composites = {n.target for n in module.graph.nodes if is_composite(n.target)} - {*_PLAIN, *costly}
     # Those that torch writes first: what they are written with may be in the table.
     done = _written(module, dict.fromkeys(composites, decomposed))
+    if any(map(is_complex, module.graph.nodes)):
+        done += _without_complex(module, quantizer)
     done += _written(module, _PLAIN)
-    if quantizer is not None and any(map(is_complex, module.graph.nodes)):
-        done += _written(module, WIDE, quantized_nodes(module, quantizer, torch.int16))
     if quantizer is not None and any(node.target in costly for node in module.graph.nodes):
         done += _written(module, costly, quantized_nodes(module, quantizer))
     return finished(module, done)
@@ -84,6 +86,27 @@ def _written(
         if written is not None:
             write.replace(written)
             done.append(node.name)
+    return done
+
+
+def _without_complex(module: fx.GraphModule, quantizer: Any) -> list[str]:
+    """Write what is computed with complex numbers; what 8 bits do not hold of it stays in float."""
+    done = list[str]()
+    for node in composite_calls(module):
+        write = Writer(module, node)
+        if (result := decomposed(write, *node.args, **node.kwargs)) is not None:
+            write.replace(result)
+            done.append(node.name)
+    if quantizer is not None:
+        wide = quantized_nodes(module, quantizer, torch.int16)
+        narrow = {node for node in floating_calls(module, *WIDE) if node not in wide and reads_complex(node)}
+        floats = {node for node in narrow if not is_for_cpu(node)}
+        names = {(root_of(one) or one).name for node in floats for one in (node, *spectrum_of(node))}
+        if floats:
+            quantizer.quantizer.set_node_finder(None, MadeOf(tuple(names)))
+        done += _written(module, WIDE, wide | floats)
+    done += _written(module, COMPLEX)
+    refuse_left(module)
     return done
 
 
@@ -127,12 +150,33 @@ def _pool(
 ) -> fx.Node | None:
     """Take a mean over the whole extent as one, and a pool over one dimension as one over two."""
     extent = list(x.meta["val"].shape[-len(size) :])
-    if list(size) == extent and not any(pad) and rest[2:] in {(), (None,)}:
+    is_plain = not any(pad) and rest[2:] in {(), (None,)}
+    if list(size) == extent and is_plain:
         return _mean(write, x, [1] * len(size))
     if len(size) > 1:
+        if is_plain and not any(rest[:1]):
+            part = _read_part(write, x, size, stride or size)
+            if part is not x:
+                return write(write.target, part, size, stride or size)
         return _image(write, x, size, stride or size, pad if len(pad) > 1 else [0, 0], *rest)
     sizes = [1, *size], [1, *(stride or size)], [0, *pad]
     return _sequence(write, x, write(_ATEN.avg_pool2d.default, _flat(write, x), *sizes, *rest))
+
+
+# ExecuTorch counts rows that no window of a mean reads as padding, which wider windows of U55 lack.
+_WIDEST_PADDED, _LONGEST_STRIDE = 8, 3
+
+
+def _read_part(write: Writer, x: fx.Node, size: Any, stride: Any) -> fx.Node:
+    """Return the rows and columns that wide windows read, without those behind the last window."""
+    steps = [*stride] * (len(size) // len(stride))
+    if max(size) <= _WIDEST_PADDED or max(steps) > _LONGEST_STRIDE or x.meta["val"].dim() != 4:
+        return x
+    for dim, (side, step) in enumerate(zip(size, steps, strict=True), 2):
+        extent = x.meta["val"].shape[dim]
+        if unread := (extent - side) % step:
+            x = write(_ATEN.slice.Tensor, x, dim, 0, extent - unread)
+    return x
 
 
 def _image(write: Writer, x: fx.Node, *settings: Any) -> fx.Node | None:
@@ -418,7 +462,7 @@ def _shuffled(write: Writer, x: fx.Node, groups: int) -> fx.Node:
 
 
 def _filled_rows(write: Writer, x: fx.Node, dim: int, index: fx.Node, value: Any) -> fx.Node:
-    """Write a fill of some rows as a write by index, whose index may have 32 bits."""
+    """Write a fill or copy of some rows as a write by index, whose index may have 32 bits."""
     if not isinstance(value, fx.Node):
         value = write.constant("filled", torch.tensor(float(value)))
     places = [None] * (dim % x.meta["val"].dim())
@@ -449,7 +493,6 @@ def _pad(write: Writer, x: fx.Node, sizes: Any, *rest: Any, **named: Any) -> fx.
 
 _PLAIN: dict[Any, Any] = {
     **WINDOWS,
-    **COMPLEX,
     **TAKEN,
     **ALGEBRA,
     _ATEN.pad.default: _pad,
@@ -518,6 +561,7 @@ _PLAIN: dict[Any, Any] = {
     _ATEN.rrelu.default: _leaky,
     _ATEN.index_fill.int_Scalar: _filled_rows,
     _ATEN.index_fill.int_Tensor: _filled_rows,
+    _ATEN.index_copy.default: _filled_rows,
 }
 # What takes the CPU longer than the operator itself: written only where it is quantized.
 _COSTLY: dict[Any, Any] = {
