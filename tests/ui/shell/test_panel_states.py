@@ -188,8 +188,8 @@ def test_that_panels_beside_lead_to_a_problem_without_a_place(opened, qtbot, eng
 def test_that_panels_tell_that_their_results_are_outdated(opened, qtbot, names):
     run_to(opened, qtbot, "")
     for name in names:
-        panel, button = shown(opened, name), f"Run {STAGES_BY_ID[STAGES[name]].title}"
-        qtbot.waitUntil(lambda panel=panel, button=button: button not in seen(panel))
+        panel, start = shown(opened, name), STAGES_BY_ID[STAGES[name]].title
+        qtbot.waitUntil(lambda panel=panel, start=start: not offers(panel, start))
     outdate(opened)
     qtbot.waitUntil(lambda: opened.session.stage("export").state == "stale")
     for name in set(names) - {"runs"}:
