@@ -208,14 +208,14 @@ def _other_spellings(root: Path, names: list[str], named: list[Path]) -> list[st
 
     Some file systems ignore case, or list the letters of a name in another normal form.
     """
-    found = []
+    spellings: list[str] = []
     for path in {Path(os.path.abspath(path)) for path in named}:
         name = path.relative_to(root).as_posix() if path.is_relative_to(root) else ""
         if name and name not in names:
             alike = (root / listed for listed in names if _folded(listed) == _folded(name))
             with contextlib.suppress(OSError):
-                found += [name for listed in alike if os.path.samefile(listed, path)]
-    return found
+                spellings += [name for listed in alike if os.path.samefile(listed, path)]
+    return spellings
 
 
 def _folded(name: str) -> str:
