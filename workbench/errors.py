@@ -127,8 +127,18 @@ def write_remedy(error: Exception, otherwise: str) -> str:
     return SYSTEM_REMEDIES.get(error.errno or 0, otherwise) if isinstance(error, OSError) else otherwise
 
 
+# How Python says that it can write into none of the folders for temporary files.
+_NO_TEMPORARY = "No usable temporary directory"
+
+
 def refused_by_system(error: BaseException) -> ErrorInfo | None:
     """Return the problem where the system refuses for want of something; None for other errors."""
+    if isinstance(error, FileNotFoundError) and _NO_TEMPORARY in reason_of(error):
+        return ErrorInfo(
+            message="No folder for temporary files can be written.",
+            hint="Free some space on its disk, or set TMPDIR to another folder.",
+            code="temporary-folder-missing",
+        )
     if not isinstance(error, OSError) or error.errno not in SYSTEM_REMEDIES:
         return None
     where = Place(kind="file", id=error.filename) if isinstance(error.filename, str) else None

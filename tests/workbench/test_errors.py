@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import tempfile
 
 import pytest
 from pydantic import BaseModel, ValidationError, field_validator
@@ -128,3 +129,12 @@ def test_that_a_file_that_the_system_does_not_take_is_named_with_what_helps(numb
     assert "Errno" not in str(info)
     other = errors.not_written(tmp_path, PermissionError(errno.EACCES, "no"), "Choose another folder.")
     assert other.infos[0].hint == "Choose another folder."
+
+
+def test_that_no_folder_for_temporary_files_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "missing")])
+    with pytest.raises(FileNotFoundError) as caught:
+        tempfile.gettempdir()
+    assert errors.refused_by_system(caught.value).code == "temporary-folder-missing"
+    assert errors.refused_by_system(FileNotFoundError(errno.ENOENT, "No such file", "a")) is None

@@ -74,9 +74,9 @@ class Decoder:
         self._indices, self.caches = inputs[:first], inputs[first:]
         count = len(self.caches)
         fits = len(sizes) in {1, 2} and sizes[0] > 0 and sizes[-1] in {1, sizes[0]} and len(outputs) > count
-        # Logits of one token: their number is that of the tokens.
+        # Logits of the next token alone; those of a program that only reads are not looked at.
         logits = math.prod(outputs[0].shape) if fits else 0
-        fits = logits > 0 and outputs[0].shape[-1:] == (logits,)
+        fits = logits > 0 and (sizes[0] > 1 or outputs[0].shape[-1:] == (logits,))
         if not fits or not _alike(self.caches, outputs[len(outputs) - count :]):
             given = ", ".join(f"{t.dtype} {list(t.shape)}" for t in inputs)
             raise failure(

@@ -11,11 +11,13 @@ the question, and neither refuses the rest of it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import importlib.machinery
 import json
 import os
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -183,8 +185,10 @@ def read_folder(root: Path, named: list[Path] | None = None) -> CodeFolder:
         WorkbenchError: the named files and what they import are too large.
     """
     names = _names_below(root)
-    if names is not None and (code := _read_files(root, names)) is not None:
-        return code
+    if names is not None:
+        names += _other_spellings(root, names, named or [])
+        if (code := _read_files(root, names)) is not None:
+            return code
     closure = {file for path in named or () for file in sources.files_of(sources.Reference("file", path))}
     names = sorted(f.relative_to(root).as_posix() for f in closure if f.is_relative_to(root))
     code = _read_files(root, names)
@@ -197,6 +201,25 @@ def read_folder(root: Path, named: list[Path] | None = None) -> CodeFolder:
             code="code-folder-too-large",
         )
     return code
+
+
+def _other_spellings(root: Path, names: list[str], named: list[Path]) -> list[str]:
+    """Return the names of listed files as the project spells them, where the system takes both.
+
+    Some file systems ignore case, or list the letters of a name in another normal form.
+    """
+    spellings: list[str] = []
+    for path in {Path(os.path.abspath(path)) for path in named}:
+        name = path.relative_to(root).as_posix() if path.is_relative_to(root) else ""
+        if name and name not in names:
+            alike = (root / listed for listed in names if _folded(listed) == _folded(name))
+            with contextlib.suppress(OSError):
+                spellings += [name for listed in alike if os.path.samefile(listed, path)]
+    return spellings
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
 def _read_files(root: Path, names: list[str]) -> CodeFolder | None:

@@ -1,6 +1,7 @@
 """A Dask cluster that lies, is silent or vanishes: one message for each request, and no hang."""
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -19,6 +20,7 @@ from workbench.engine.studies.estimates import Estimators, Point
 from workbench.engine.workers import cluster
 from workbench.engine.workers.cluster import Cluster
 from workbench.engine.workers.pool import Workers
+from workbench.errors import SYSTEM_REMEDIES
 from workbench.history.runs import run_of
 from workbench.pipeline.cache import Cache
 from workbench.pipeline.plan import plan
@@ -332,3 +334,12 @@ def _die(_request):
 def _sleep(_request):
     time.sleep(600)
     return {}
+
+
+def test_that_a_worker_says_what_its_system_wants():
+    def full(_request):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    problem = cluster.answered(full, {})["problem"]
+    assert SYSTEM_REMEDIES[errno.ENOSPC] in problem
+    assert "Errno" not in problem

@@ -90,9 +90,9 @@ def tensor(*shape, dtype="float32"):
     return SimpleNamespace(shape=shape, dtype=dtype)
 
 
-def decoder_of(monkeypatch, outputs, constants=MappingProxyType({})):
+def decoder_of(monkeypatch, outputs, constants=MappingProxyType({}), tokens=1):
     """Return the decoder that a program of somebody else makes, with methods that give constants."""
-    token = tensor(1, 1, dtype="int32")
+    token = tensor(1, tokens, dtype="int32")
     program = SimpleNamespace(inputs=[token, tensor(4, dtype="int8")], outputs=outputs)
     values = ((name, SimpleNamespace(content=content)) for name, content in constants.items())
     methods = [
@@ -111,6 +111,7 @@ def test_that_a_program_with_other_logits_than_those_of_a_token_is_no_decoder(sh
     with refused("program-not-decoder"):
         decoder_of(monkeypatch, [tensor(*shape), cache])
     assert decoder_of(monkeypatch, [tensor(1, 1, 256), cache]).vocabulary == 256
+    assert decoder_of(monkeypatch, [tensor(1, 8, 256), cache], tokens=8).vocabulary == 256
 
 
 @for_each("number", [float("nan"), float("inf"), -float("inf"), 0, -1.5, 2**63 - 1])

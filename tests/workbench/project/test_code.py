@@ -317,3 +317,21 @@ def test_that_a_package_is_asked_about_by_name_and_not_read(folder):
     assert (code.folders, code.search) == ((), ())
     (use,) = code.uses
     assert use.why == "runs shutil, function disk_usage"
+
+
+@for_each(("listed", "named"), [("model.py", "MODEL.py"), ("mode\u0300le.py", "mod\u00e8le.py")])
+def test_that_a_file_is_read_as_the_project_spells_it_where_the_system_takes_both(listed, named, tmp_path):
+    """As on file systems that ignore case or normalize names; a link has one file under two names here."""
+    (tmp_path / listed).write_text("a = 1")
+    before = read_folder(tmp_path, [tmp_path / listed])
+    assert list(before.files) == [listed]
+    # Not listed, but there: what such a file system does.
+    (tmp_path / named).hardlink_to(tmp_path / listed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(project_code, "_names_below", lambda _: [listed])
+        found = read_folder(tmp_path, [tmp_path / named])
+        assert found.files == {listed: b"a = 1", named: b"a = 1"}
+        (tmp_path / named).unlink()
+        assert read_folder(tmp_path, [tmp_path / named]).files == before.files
+        (tmp_path / named).write_text("another file")
+        assert read_folder(tmp_path, [tmp_path / named]).files == before.files

@@ -10,7 +10,7 @@ from workbench.analysis.gate import verdict
 from workbench.engine.studies import training
 from workbench.engine.studies.candidates import Environment, compute, environment_of
 from workbench.engine.studies.study import StudyContext
-from workbench.errors import Cancelled, WorkbenchError, failure
+from workbench.errors import Cancelled, WorkbenchError, failure, refused_by_system
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.pipeline.plan import Plan, plan
 from workbench.pipeline.resolution import problems, resolve_graph, whole_refusals
@@ -89,9 +89,12 @@ def _cell(study: StudyContext, project: Project, graph: GraphSnapshot, config: s
         sentence = refusals[0].message if refusals else info.message
         return empty.model_copy(update={"problem": sentence, "warned": before})
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the other cells are wanted too
+        if refusals:
+            return empty.model_copy(update={"problem": refusals[0].message, "warned": True})
         first = (str(error.__cause__ or error).splitlines() or [""])[0]
-        problem = refusals[0].message if refusals else f"{type(error).__name__}: {first}"
-        return empty.model_copy(update={"problem": problem, "warned": bool(refusals)})
+        system = refused_by_system(error)
+        problem = f"{system.message} {system.hint}" if system else f"{type(error).__name__}: {first}"
+        return empty.model_copy(update={"problem": problem, "warned": False})
     return _verified(environment, planned, empty, project).model_copy(update={"gain_db": gain})
 
 

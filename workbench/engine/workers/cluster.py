@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.errors import ErrorInfo, Place, WorkbenchError, failure, refused_by_system
 from workbench.pipeline.stages import STAGES
 from workbench.toolchains.versions import tool_versions
 
@@ -45,6 +45,8 @@ def answered(answer: Callable[[Request], Answer], request: Request) -> Answer:
     except WorkbenchError as error:
         return {"problem": error.infos[0].message}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - Vela raises SystemExit
+        if refused := refused_by_system(error):
+            return {"problem": f"{refused.message} {refused.hint}"}
         return {"problem": f"{error} ({type(error).__name__})"}
 
 
