@@ -181,6 +181,14 @@ COMPUTED = {
 }
 
 
+def test_that_wide_means_read_no_rows_behind_their_last_window():
+    x = torch.randn(1, 2, 32, 32)
+    error, names = written(lambda x: functional.avg_pool2d(x, (9, 3), 2), is_small=True, x=x)
+    assert error < 1e-6
+    assert "slice" in names
+    assert "slice" not in written(lambda x: functional.avg_pool2d(x, 9, 5), is_small=True, x=x)[1]
+
+
 @for_each("name", COMPUTED)
 def test_that_places_in_several_dimensions_are_one_list_of_places(name):
     error, names = written(COMPUTED[name], is_small=False)
