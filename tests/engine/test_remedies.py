@@ -127,6 +127,18 @@ def test_that_a_program_with_free_sizes_goes_once_it_is_exported_without_them(en
     follow(engine, "dynamic-shape-not-supported", free, saved(engine, "fixed.pt2"))
 
 
+@pytest.mark.slow
+def test_that_a_place_that_is_written_twice_is_written_on_the_cpu(engine):
+    shutil.copy(FILE, engine.folder)
+    refused = project(f"{FILE.name}:places_written_twice", target=U85)
+
+    def on_cpu(problem):
+        (operator,) = re.findall(r"--match (\S+)", problem.hint)
+        return edits.assign(refused, "node_target", operator, "cpu")
+
+    follow(engine, "place-written-twice", refused, on_cpu)
+
+
 # The modules that refuse networks, and what they refuse besides: files, data and options; and faults
 # of passes and tools, which no network has while their corrections are on.
 REFUSING = (

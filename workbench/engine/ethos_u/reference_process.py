@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from workbench import interpreter
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.npu.operator_process import receive, send
 from workbench.process_guard import ProcessGuard
 
@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 VALID = "TOSA_VALID"
-_INVALID = "The TOSA program is invalid. Please report it with the model."
-_UNPREDICTABLE = (
-    "For these data, the program writes a place twice, and which value remains is not certain on the NPU. "
-    "Keep the write on the CPU: workbench rules PROJECT add --kind node-target "
-    "--match aten.index_put.default --config cpu"
-)
 
 
 class ReferenceProcess:
@@ -79,13 +73,28 @@ class ReferenceProcess:
             answer = None
         status = answer[0]["status"] if answer is not None else "its process ended"
         if answer is None or status != VALID:
-            raise failure(
-                f"The reference model rejected a delegate ({status}).",
-                _UNPREDICTABLE if status == "TOSA_UNPREDICTABLE" else _INVALID,
-                Place(kind="stage", id="verify"),
-                code="reference-model-rejected",
-            )
+            raise _rejected(status)
         return answer[1]
+
+
+def _rejected(status: str) -> WorkbenchError:
+    """Return the error for a program that the reference model rejects."""
+    where = Place(kind="stage", id="verify")
+    if status == "TOSA_UNPREDICTABLE":
+        return failure(
+            "The program writes a place twice, and which value remains is not certain on the NPU.",
+            "Keep the write on the CPU: workbench rules PROJECT add --kind node-target "
+            "--match aten.index_put_.default --config cpu. This is the operator of x[i, j] = y; "
+            "torch.index_put is aten.index_put.default, other calls have their own names.",
+            where,
+            code="place-written-twice",
+        )
+    return failure(
+        f"The reference model rejected a delegate ({status}).",
+        "The TOSA program is invalid. Please report it with the model.",
+        where,
+        code="reference-model-rejected",
+    )
 
 
 def _serve() -> None:
