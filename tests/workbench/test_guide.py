@@ -117,7 +117,10 @@ def test_that_both_writers_write_all_reference_pages(tmp_path, monkeypatch):
         "json-output.md",
         "operator-support.md",
         "project-file.md",
+        "rewrites.md",
         "shortcuts.md",
+        "silicon.md",
+        "toolchain-releases.md",
         *schemas(),
     }
 
