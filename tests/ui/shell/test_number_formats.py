@@ -158,7 +158,7 @@ def test_that_switches_and_choices_are_lists_of_their_values(form):
     field.setCurrentIndex(0)
     field.activated.emit(0)
     assert "data_in_floor" not in form.config.parameters
-    choose(form, "minifloat_mx")
+    form.render_config(FormatConfig(scheme="minifloat_mx"), lambda _: "")
     rounding = form.fields["round_mode", "weight"]
     assert [rounding.itemText(row) for row in range(1, rounding.count())] == ["rn", "rz", "ru", "rd"]
     rounding.activated.emit(2)
