@@ -69,10 +69,13 @@ class AllowedValues(QComboBox):
 
     def __init__(self, parameter: ParameterSpec, parent: QWidget) -> None:
         super().__init__(parent)
-        usual = _unset(parameter)
-        self.addItem(usual if parameter.required or usual == "auto" else f"{usual} (default)", "")
+        # The default is the value of a field without a text.
+        self._usual = "" if parameter.default is None else json.dumps(parameter.default)
+        if not self._usual:
+            self.addItem(_unset(parameter), "")
         for value in allowed_values(parameter):
-            self.addItem(value_words(value), json.dumps(value))
+            text = json.dumps(value)
+            self.addItem(value_words(value), "" if text == self._usual else text)
         self.setMinimumContentsLength(6)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.activated.connect(lambda row: self.textEdited.emit(str(self.itemData(row))))
@@ -83,6 +86,7 @@ class AllowedValues(QComboBox):
 
     def setText(self, text: str) -> None:
         """Choose a value. One that the parameter cannot have is listed too, so that it can be seen."""
+        text = "" if text == self._usual else text
         if self.findData(text) < 0:
             self.addItem(text, text)
         self.setCurrentIndex(self.findData(text))

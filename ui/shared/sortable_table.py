@@ -360,7 +360,10 @@ class FigureView(QTableView):
         self.selectionModel().select(picked, flag.ClearAndSelect)
         self._is_programmatic = False
         if reveal and first is not None:
-            self.scrollTo(model.index(first, 0))
+            place = model.index(first, 0)
+            is_seen = self.viewport().rect().contains(self.visualRect(place).center())
+            hint = QTableView.ScrollHint
+            self.scrollTo(place, hint.EnsureVisible if is_seen else hint.PositionAtCenter)
 
     def chosen_rows(self) -> list[int]:
         """Return the selected row numbers, ascending."""

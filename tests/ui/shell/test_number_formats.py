@@ -149,19 +149,20 @@ def test_that_figures_of_formats_say_that_they_are_emulated():
 def test_that_switches_and_choices_are_lists_of_their_values(form):
     choose(form, "integer")
     field = form.fields["floor", "data"]
-    assert [field.itemText(row) for row in range(field.count())] == ["false (default)", "true", "false"]
-    field.setCurrentIndex(1)
-    field.activated.emit(1)
-    assert form.config.parameters["data_in_floor"] is True
-    assert field.currentText() == "true"
-    # The first entry takes the value back.
+    assert [field.itemText(row) for row in range(field.count())] == ["true", "false"]
+    assert field.currentText() == "false"
     field.setCurrentIndex(0)
     field.activated.emit(0)
+    assert form.config.parameters["data_in_floor"] is True
+    assert field.currentText() == "true"
+    # The default takes the value back.
+    field.setCurrentIndex(1)
+    field.activated.emit(1)
     assert "data_in_floor" not in form.config.parameters
     form.render_config(FormatConfig(scheme="minifloat_mx"), lambda _: "")
     rounding = form.fields["round_mode", "weight"]
-    assert [rounding.itemText(row) for row in range(1, rounding.count())] == ["rn", "rz", "ru", "rd"]
-    rounding.activated.emit(2)
+    assert [rounding.itemText(row) for row in range(rounding.count())] == ["rn", "rz", "ru", "rd"]
+    rounding.activated.emit(1)
     assert form.config.parameters["weight_round_mode"] == "rz"
 
 
