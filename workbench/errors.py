@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 PlaceKind = Literal[
-    "project", "file", "module", "node", "tensor", "rule", "stage", "option", "sample", "tool"
+    "project", "file", "module", "node", "tensor", "rule", "stage", "option", "sample", "tool", "line"
 ]
 
 
@@ -28,7 +28,10 @@ def reason_of(error: BaseException) -> str:
 
 
 class Place(BaseModel):
-    """The location of a problem; the window navigates to it."""
+    """The location of a problem; the window navigates to it.
+
+    The ``id`` of a "line" is a file and the number of a line of it: ``/folder/net.py:12``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,8 +44,14 @@ class Place(BaseModel):
         # The name of a file may hold bytes that are no text.
         return name.encode(errors="backslashreplace").decode() if isinstance(name, str) else name
 
+    @property
+    def file_and_line(self) -> tuple[str, int]:
+        """The file and the number of a "line"."""
+        file, _, number = self.id.rpartition(":")
+        return file, int(number)
+
     def __str__(self) -> str:
-        return f"{self.kind} {self.id}"
+        return self.id if self.kind == "line" else f"{self.kind} {self.id}"
 
 
 class ErrorInfo(BaseModel):

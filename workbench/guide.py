@@ -69,6 +69,7 @@ _PLACES: dict[PlaceKind, str] = {
     "option": "user/targets.md",
     "sample": "user/data.md",
     "tool": "user/doctor.md",
+    "line": "user/trust.md",
 }
 
 

@@ -42,13 +42,14 @@ def unit(name, only, without):
     )
 
 
-def sensitivity(samples, total):
+def sensitivity(samples, total, *, has_all=False):
     """Return findings in which ``head`` is the worst module."""
     return SensitivityResult(
         data="data.npz",
         samples=samples,
         total=total,
         labelled=False,
+        has_all=has_all,
         quantized=Noise(signal=100.0, noise=1.0),
         units=(unit("stem.conv", 0.1, 0.9), unit("head", 0.8, 0.1)),
     )
@@ -276,9 +277,10 @@ def play(command, held_at=0):
     if command.study in _AT_ONCE:
         yield from _AT_ONCE[command.study](command, key, study_folder(cache, key))
         return
-    total = min(int(command.options.get("samples") or command.options["trials"]), DATA_SAMPLES)
+    wanted = int(command.options.get("samples") or command.options["trials"])
+    total = min(wanted, DATA_SAMPLES)
     for done in range(1, total + 1):
-        document = sensitivity(done, total)
+        document = sensitivity(done, total, has_all=done == total < wanted)
         if command.study == "search":
             limits = Limits(accuracy=command.options["accuracy"])
             document = search(done, total, limits, widths=bool(command.options.get("widths")))

@@ -81,9 +81,10 @@ class ProblemsPanel(Panel):
         self.table.viewport().update()
 
     def _on_row_clicked(self, index: AnyIndex) -> None:
-        """Show the place of a problem. A setting opens a dialog, which takes a double-click."""
+        """Show the place of a problem. Settings and code open a dialog, which takes a double-click."""
         problem = self.context.problems.row_at(index.row())
-        if problem is not None and problem.where is not None and problem.where.kind != "option":
+        where = problem.where if problem is not None else None
+        if where is not None and where.kind not in {"option", "line"}:
             self._on_row_chosen(index)
 
     def _on_row_chosen(self, index: AnyIndex) -> None:

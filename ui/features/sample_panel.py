@@ -51,7 +51,7 @@ TITLES = {
 }
 EMPTY_TEXT = "Evaluate to choose a tensor, or select one in the graph, and press Show."
 SHOW_TEXT = (
-    "Press Show to see {} of one sample in the float, the quantized and the compiled program, with "
+    "See {} of one sample in the float, the quantized and the compiled program, with "
     "the input, its label, and what each of them predicts."
 )
 _MOST_SAMPLES = 1_000_000
@@ -82,6 +82,7 @@ class SamplePanel(Panel):
         self.sample = SpinBox(self)
         self.sample.setRange(0, _MOST_SAMPLES)
         self.sample.setAccessibleName("Sample index")
+        self.sample.valueChanged.connect(self._show_ready)
         self.channel = SpinBox(self)
         self.channel.setRange(-1, 0)
         self.channel.setSpecialValueText("all")
@@ -105,11 +106,11 @@ class SamplePanel(Panel):
         self._arrange()
 
     def _make_empty(self) -> None:
-        """Create what is shown without a result: a text, and the button Show once more below it."""
+        """Create what is shown without a result: a text, and a button below it that says what it shows."""
         self.chosen = Label(EMPTY_TEXT, self)
         self.chosen.setWordWrap(True)
         self.chosen.setObjectName("Hint")
-        self.begin = QPushButton("Show", self)
+        self.begin = QPushButton(self)
         self.begin.setProperty("primary", True)
         self.begin.clicked.connect(self.show_button.click)
 
@@ -183,6 +184,7 @@ class SamplePanel(Panel):
         can_show = bool(self._tensor) and self.study.job is None
         self.show_button.setEnabled(can_show)
         self.begin.setVisible(is_empty and can_show)
+        self.begin.setText(f"Show sample {self.sample.value()}")
         side = Qt.AlignmentFlag.AlignBottom if can_show else Qt.AlignmentFlag.AlignVCenter
         self.chosen.setAlignment(side | Qt.AlignmentFlag.AlignHCenter)
         self.show_button.setToolTip("" if self._tensor else EMPTY_TEXT)

@@ -45,7 +45,7 @@ from workbench.studies.search import (
 from workbench.targets import why_unestimated
 
 _KIB = 1024.0
-_FIELD_PX = 74
+_FIELD_PX, _WORDS_PX = 74, 100
 
 
 class LimitForm(FlowRow):
@@ -65,20 +65,26 @@ class LimitForm(FlowRow):
         self._scale = 1.0
         self.cycles = self._field("Cycles \u2264", "Estimated by Vela")
         self.sram = self._field("SRAM [KiB] \u2264", "Peak, estimated by Vela")
-        self.cpu = self._field("CPU ops \u2264", "Operators on the CPU, whose time the cycles leave out")
-        self.cpu.setPlaceholderText("8-bit")
+        self.cpu = self._field("CPU operators \u2264", "")
+        self.cpu.setPlaceholderText("as in 8 bits")
+        self.cpu.setFixedWidth(_WORDS_PX)
         self.cpu.setToolTip(
             "Operators on the CPU, whose time the cycles leave out. Empty: as many as with all "
             "modules in 8 bits"
         )
-        self.trials = self._spin(("preview", "trials"), 1, 10_000, DEFAULT_TRIALS)
+        self.trials = self._spin(("candidate", "candidates"), 1, 10_000, DEFAULT_TRIALS)
+        self.trials.setToolTip("How many candidates are tried in all; a search can be continued with more")
         cores = os.cpu_count() or 1
         self.workers = self._spin(("process", "processes"), 1, cores, 1)
-        self.widths = QCheckBox("Channels", self)
-        self.widths.setToolTip("Search the numbers of output channels too, in blocks of 8")
+        self.widths = QCheckBox("Fewer channels", self)
+        self.widths.setToolTip("Try modules with fewer output channels too, in blocks of 8")
         self.add(self.widths)
-        self.train = self._spin(("epoch", "epochs"), 0, 1000, 0, "Train")
-        self.train.setToolTip("Train every candidate with fewer channels; needs one process")
+        self.train = self._spin(("epoch", "epochs"), 0, 1000, 0, "Train each")
+        self.train.setSpecialValueText("not at all")
+        self.train.setToolTip(
+            "How long each candidate with fewer channels is trained. Needs \u201cFewer channels\u201d and "
+            "one process"
+        )
         self.train.setEnabled(False)
         self.widths.toggled.connect(self.train.setEnabled)
         self.transforms = QCheckBox("Weight transforms", self)
@@ -282,9 +288,9 @@ class SearchPanel(Panel):
         else:
             summary = self._summary(result) if result is not None else ""
             self.note.render_study(self.study, summary)
-        self.note.set_alone(alone=result is None, start=None if self.study.job else self.start)
-        self._split.setVisible(result is not None)
         self._dots = result.measured() if result is not None else []
+        self.note.set_alone(alone=not self._dots, start=None if self.study.job else self.start)
+        self._split.setVisible(bool(self._dots))
         self._front = [c for c in result.front() if c.is_within] if result is not None else []
         numbers = {candidate.number for candidate in self._front}
         name = self._dots[0].accuracy_name if self._dots else "accuracy"
@@ -333,6 +339,8 @@ class SearchPanel(Panel):
         failed = len(result.candidates) - len(result.measured())
         summary = f"{len(result.candidates)} of {result.total} candidates"
         summary += f", {failed} failed" if failed else ""
+        if not result.measured():
+            return f"{summary}."
         best = result.best()
         text = f"best within the limits: candidate {best.number}" if best else _NONE_WITHIN
         return (

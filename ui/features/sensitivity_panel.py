@@ -138,7 +138,7 @@ class SensitivityPanel(Panel):
         is_done = has_more and result is not None and self._is_done(result)
         self.measure.setText("Pause" if job else "Continue" if has_more and not is_done else "Measure")
         self.measure.setEnabled(bool(job) or not is_done)
-        self.measure.setToolTip("Finished; increase the samples to continue" if is_done else "")
+        self.measure.setToolTip(self._why_done(result) if is_done and result else "")
         self.note.render_study(self.study, self._summary(result) if result is not None else "")
         self.note.set_alone(alone=result is None, start=None if job else self.measure)
         self._split.setVisible(result is not None)
@@ -152,9 +152,10 @@ class SensitivityPanel(Panel):
 
     def _is_done(self, result: SensitivityResult) -> bool:
         """Return whether the asked samples, or all that there are, were measured."""
-        asked, job = self.samples.value(), self.study.finished
-        covered = int(str(job.options.get("samples", 0))) if job is not None else 0
-        return result.samples >= asked or covered >= asked
+        return result.has_all or result.samples >= self.samples.value()
+
+    def _why_done(self, result: SensitivityResult) -> str:
+        return "All samples were measured" if result.has_all else "Finished; increase the samples to continue"
 
     def _summary(self, result: SensitivityResult) -> str:
         every = "all " if result.samples < self.samples.value() and self._is_done(result) else ""

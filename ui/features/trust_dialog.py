@@ -1,4 +1,4 @@
-"""The dialog that shows the code of a project before it is allowed to run."""
+"""The dialogs that show the code of a project: before it is allowed to run, and a line of it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFontDatabase
+from PySide6.QtGui import QFontDatabase, QPalette, QTextCursor, QTextFormat
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
     QListWidget,
     QPlainTextEdit,
     QSplitter,
+    QTextEdit,
     QVBoxLayout,
     QWidget,
 )
@@ -45,16 +46,10 @@ def _listed(title: str, lines: Sequence[str]) -> str:
     return "\n".join([f"{title}:", *(f"\u2022 {line}" for line in lines)])
 
 
-class TrustDialog(QDialog):
-    """Shows every file that may run, as it was read; that is also what runs.
+class CodeDialog(QDialog):
+    """Shows every file that may run, as it was read; that is also what runs."""
 
-    Args:
-        code: The code that is asked about.
-        allow: Called when the user allows it.
-        parent: The window.
-    """
-
-    def __init__(self, code: Code, allow: Callable[[], None], parent: QWidget) -> None:
+    def __init__(self, code: Code, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Code of the project")
@@ -75,16 +70,9 @@ class TrustDialog(QDialog):
         split.addWidget(self.files)
         split.addWidget(self.text)
         split.setStretchFactor(1, 1)
-        kinds = QDialogButtonBox.StandardButton
-        self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
-        self.allow = self.buttons.button(kinds.Ok)
-        self.allow.setText("Allow and run")
-        # Enter, pressed once more than meant, runs no code.
-        self.allow.setAutoDefault(False)
-        make_primary(self.buttons.button(kinds.Cancel))
+        self.buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         self.buttons.accepted.connect(self.accept)
         self.buttons.rejected.connect(self.reject)
-        self.accepted.connect(allow)
         layout = QVBoxLayout(self)
         layout.addWidget(self.places)
         layout.addWidget(split, 1)
@@ -92,6 +80,19 @@ class TrustDialog(QDialog):
         self.resize(900, 600)
         if self._paths:
             self.files.setCurrentRow(0)
+
+    def show_line(self, path: Path, number: int) -> None:
+        """Show a file, and mark a line of it (the first is 1)."""
+        self.files.setCurrentRow(self._paths.index(path))
+        cursor = QTextCursor(self.text.document().findBlockByNumber(number - 1))
+        marked = QTextEdit.ExtraSelection()
+        marked.cursor = cursor
+        marked.format.setBackground(self.palette().color(QPalette.ColorRole.Highlight))
+        marked.format.setForeground(self.palette().color(QPalette.ColorRole.HighlightedText))
+        marked.format.setProperty(QTextFormat.Property.FullWidthSelection, True)
+        self.text.setExtraSelections([marked])
+        self.text.setTextCursor(cursor)
+        self.text.centerCursor()
 
     def _shown(self, path: Path) -> str:
         """Return a path relative to the folder that is asked about."""
@@ -110,3 +111,24 @@ class TrustDialog(QDialog):
                 if content is not None and path.suffix == ".py":
                     return content[:_MAX_SHOWN_BYTES].decode(errors="replace")
         return f"{path}\n\nThis file is not Python source. It runs code when it is loaded."
+
+
+class TrustDialog(CodeDialog):
+    """Asks whether the shown code may run.
+
+    Args:
+        code: The code that is asked about.
+        allow: Called when the user allows it.
+        parent: The window.
+    """
+
+    def __init__(self, code: Code, allow: Callable[[], None], parent: QWidget) -> None:
+        super().__init__(code, parent)
+        kinds = QDialogButtonBox.StandardButton
+        self.buttons.setStandardButtons(kinds.Ok | kinds.Cancel)
+        self.allow = self.buttons.button(kinds.Ok)
+        self.allow.setText("Allow and run")
+        # Enter, pressed once more than meant, runs no code.
+        self.allow.setAutoDefault(False)
+        make_primary(self.buttons.button(kinds.Cancel))
+        self.accepted.connect(allow)

@@ -33,7 +33,7 @@ _RUNNABLE = {"stale", "failed"}
 LOADING = "Loading the result\u2026"
 _BAR_PX = 220
 # Texts of the button that leads to a place, by the kind of place.
-_LINKS = {"option": "Show setting", "rule": "Show rule", "sample": "Show sample"}
+_LINKS = {"option": "Show setting", "rule": "Show rule", "sample": "Show sample", "line": "Show line"}
 
 
 def failure_text(title: str, info: ErrorInfo) -> str:
@@ -113,7 +113,7 @@ class StageNote(QWidget):
     def __init__(self, empty: str, parent: QWidget | None = None, *, is_brief: bool = False) -> None:
         super().__init__(parent)
         self._empty, self._is_brief = empty, is_brief
-        self._absent = ""
+        self._absent = self._outdated = ""
         self._stage: StageId | Literal[""] = ""
         self._session: Session | None = None
         self.label = Label(empty, self)
@@ -157,7 +157,7 @@ class StageNote(QWidget):
         """Show the state of a stage."""
         self._stage = view.id
         is_absent = bool(self._absent) and view.state == "cached"
-        text = sentence(view, self._empty, is_brief=self._is_brief)
+        text = sentence(view, self._outdated or self._empty, is_brief=self._is_brief)
         self.label.setText(self._absent if is_absent else text)
         mark(self.label, is_bad=view.state == "failed")
         text = "" if is_absent else button_text(view)
@@ -169,9 +169,12 @@ class StageNote(QWidget):
         self.progress.setRange(0, 0 if view.fraction is None else 100)
         self.progress.setValue(round(100 * (view.fraction or 0.0)))
 
-    def set_absent(self, sentence: str) -> None:
-        """Set why the result of a finished stage has nothing to show here; "" if it has."""
-        self._absent = sentence
+    def set_absent(self, sentence: str, outdated: str = "") -> None:
+        """Set why the result of a finished stage has nothing to show here; "" if it has.
+
+        ``outdated`` is what to say of that while the result is outdated.
+        """
+        self._absent, self._outdated = sentence, outdated
 
 
 # Below this width a text beside buttons is a column of single words.

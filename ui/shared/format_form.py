@@ -41,6 +41,57 @@ def typed(text: str) -> Any:
         return text
 
 
+def allowed_values(parameter: ParameterSpec) -> tuple[Any, ...]:
+    """Return the values that a parameter can have, if they are few; () for numbers."""
+    return (True, False) if parameter.kind == "bool" else parameter.choices
+
+
+def _unset(parameter: ParameterSpec) -> str:
+    """Return what a field without a value says."""
+    if parameter.required:
+        return "needed"
+    return "auto" if parameter.default is None else value_words(parameter.default)
+
+
+def value_words(value: Any) -> str:
+    """Return a value as it is shown: a text without quotes."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+class AllowedValues(QComboBox):
+    """A list of the values of a parameter, with the same calls as a text field.
+
+    Signals:
+        textEdited: the chosen value as JSON; "" for the default.
+    """
+
+    textEdited = Signal(str)
+
+    def __init__(self, parameter: ParameterSpec, parent: QWidget) -> None:
+        super().__init__(parent)
+        # The default is the value of a field without a text.
+        self._usual = "" if parameter.default is None else json.dumps(parameter.default)
+        if not self._usual:
+            self.addItem(_unset(parameter), "")
+        for value in allowed_values(parameter):
+            text = json.dumps(value)
+            self.addItem(value_words(value), "" if text == self._usual else text)
+        self.setMinimumContentsLength(6)
+        self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        self.activated.connect(lambda row: self.textEdited.emit(str(self.itemData(row))))
+
+    def text(self) -> str:
+        """Return the chosen value as JSON; "" for the default."""
+        return str(self.currentData())
+
+    def setText(self, text: str) -> None:
+        """Choose a value. One that the parameter cannot have is listed too, so that it can be seen."""
+        text = "" if text == self._usual else text
+        if self.findData(text) < 0:
+            self.addItem(text, text)
+        self.setCurrentIndex(self.findData(text))
+
+
 class FormatForm(QWidget):
     """Edits one format.
 
@@ -56,7 +107,7 @@ class FormatForm(QWidget):
         super().__init__(parent)
         self._config = FIRST
         self._refusal: Refusal = lambda _: ""
-        self.fields: dict[tuple[str, Role], QLineEdit] = {}
+        self.fields: dict[tuple[str, Role], QLineEdit | AllowedValues] = {}
         self._shown = ""
         self._build()
         self.render_config(self._config, self._refusal)
@@ -81,7 +132,7 @@ class FormatForm(QWidget):
             self._lay_out(spec.parameters)
             self._shown = spec.name
         for (name, role), field in self.fields.items():
-            if not field.hasFocus():
+            if isinstance(field, AllowedValues) or not field.hasFocus():
                 value = config.parameters.get(f"{PREFIXES[role]}{name}", config.parameters.get(name))
                 field.setText("" if value is None else json.dumps(value))
         reason = refusal(config)
@@ -141,15 +192,18 @@ class FormatForm(QWidget):
                 self._grid.addWidget(self._field(parameter, role), row, column)
         put_after(self.mase, list(self.fields.values()))
 
-    def _field(self, parameter: ParameterSpec, role: Role) -> QLineEdit:
-        field = QLineEdit(self)
+    def _field(self, parameter: ParameterSpec, role: Role) -> QWidget:
+        field = AllowedValues(parameter, self) if allowed_values(parameter) else self._number(parameter)
         field.setAccessibleName(f"{parameter.name} of {role}")
         field.setToolTip(literal(parameter.meaning))
-        usual = "needed" if parameter.required else json.dumps(parameter.default)
-        field.setPlaceholderText("auto" if usual == "null" else usual)
-        field.setMinimumWidth(64)
         field.textEdited.connect(partial(self._on_edited, parameter.name, role))
         self.fields[parameter.name, role] = field
+        return field
+
+    def _number(self, parameter: ParameterSpec) -> QLineEdit:
+        field = QLineEdit(self)
+        field.setPlaceholderText(_unset(parameter))
+        field.setMinimumWidth(64)
         return field
 
     def _on_edited(self, name: str, role: Role, text: str) -> None:

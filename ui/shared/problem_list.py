@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from PySide6.QtCore import QObject, Qt
@@ -141,6 +142,9 @@ def _place_text(problem: Problem) -> str:
             return "rule"
         case "option":
             return setting_title(where.id)
+        case "line":
+            file, line = where.file_and_line
+            return f"{Path(file).name}, line {line}"
         case "stage" if is_stage(where.id):
             return STAGES_BY_ID[where.id].title
         case _:

@@ -360,7 +360,10 @@ class FigureView(QTableView):
         self.selectionModel().select(picked, flag.ClearAndSelect)
         self._is_programmatic = False
         if reveal and first is not None:
-            self.scrollTo(model.index(first, 0))
+            place = model.index(first, 0)
+            is_seen = self.viewport().rect().contains(self.visualRect(place).center())
+            hint = QTableView.ScrollHint
+            self.scrollTo(place, hint.EnsureVisible if is_seen else hint.PositionAtCenter)
 
     def chosen_rows(self) -> list[int]:
         """Return the selected row numbers, ascending."""
@@ -404,10 +407,25 @@ class FigureView(QTableView):
                 wider = min(self._whole[column], widths[column] - missing)
                 missing += max(wider - widths[column], 0)
                 widths[column] = max(wider, widths[column])
+        self._end_at_the_edge(widths, texts)
         self._is_sizing = True
         for column, width in enumerate(widths):
             self.setColumnWidth(column, width)
         self._is_sizing = False
+
+    def _end_at_the_edge(self, widths: list[int], texts: list[int]) -> None:
+        """Widen the first column of texts where a column of figures would be cut at the edge.
+
+        A cut number looks like another one.
+        """
+        rest = self.viewport().width()
+        for column in (c for c in range(len(widths)) if not self.isColumnHidden(c)):
+            if rest < widths[column]:
+                wider = next((text for text in texts if text < column), None)
+                if wider is not None and column not in texts and rest > 0:
+                    widths[wider] += rest
+                return
+            rest -= widths[column]
 
     def _widen(self, widths: list[int], columns: list[int], yielding: list[int], missing: int) -> int:
         """Make texts whole in the room of columns that give way; return by how much [px]."""

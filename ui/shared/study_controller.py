@@ -72,12 +72,6 @@ class StudyController(QObject, Generic[StudyResult]):
         return job if job is not None and not job.over else None
 
     @property
-    def finished(self) -> Job | None:
-        """The last job of this session if it ended at the end of its work."""
-        job = self._runner.job(self._job)
-        return job if job is not None and job.state == "done" else None
-
-    @property
     def failure(self) -> ErrorInfo | None:
         """Why the last job failed; None after another edit of the project or a new job."""
         failure = self._failure

@@ -17,8 +17,9 @@ from ui.shared.tab_order import FocusOutline
 from ui.shell.actions import Entry
 from ui.shell.main_window import NAME, MainWindow
 from ui.state.settings import LAST
-from workbench.errors import Place
-from workbench.project.trust import TrustStore
+from workbench.errors import Place, WorkbenchError
+from workbench.project.project_code import Code
+from workbench.project.trust import TrustStore, named_code
 from workbench.text import whole_number
 
 
@@ -182,15 +183,39 @@ class Navigation(QObject):
                 panel = self._window.reveal("sample")
                 if (look_at := getattr(panel, "look_at", None)) is not None:
                     look_at(number)
-            case "file":
-                folder = (self._context.document.folder / Path(place.id)).parent
-                QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+            case "file" | "line":
+                self._show_file(place)
             case "option" | "project":
                 self._go_to_option(place.id if place.kind == "option" else "name")
             case "stage" | "tool":
                 self._window.reveal("simulator" if place.id in SIMULATORS else "log")
             case _:
                 self._window.reveal("problems")
+
+    def _show_file(self, place: Place) -> None:
+        """Show the folder of a file, or a line of the project's code.
+
+        The list of problems is shown if the line is in none of its files any more.
+        """
+        from ui.features.trust_dialog import CodeDialog
+
+        if place.kind == "file":
+            folder = (self._context.document.folder / Path(place.id)).parent
+            QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+            return
+        file, number = place.file_and_line
+        opened = self._context.document.opened_project
+        try:
+            code = named_code(opened) if opened is not None else Code()
+        except WorkbenchError as error:
+            self._context.notices.error(error)
+            return
+        if Path(file) not in code.files:
+            self._window.reveal("problems")
+            return
+        dialog = CodeDialog(code, self._window)
+        dialog.open()
+        dialog.show_line(Path(file), number)
 
     def jump(self, place: Place) -> None:
         """Show a module or a node, and let its panel take the keys: a number gives a precision."""

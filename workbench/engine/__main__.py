@@ -13,7 +13,28 @@ import time
 import warnings
 
 # The modules whose notes to their own developers are left out of the log.
-_LIBRARIES = r"(torch|torchao|executorch|ethosu|onnx|onnxscript|transformers|numpy|tosa)(\.|$)"
+_LIBRARIES = (
+    "torch",
+    "torchao",
+    "executorch",
+    "ethosu",
+    "onnx",
+    "onnxscript",
+    "transformers",
+    "numpy",
+    "tosa",
+)
+
+
+def leave_out_library_warnings() -> None:
+    """Leave out what libraries warn their own callers of, once for each operator.
+
+    The user cannot act on it. Where a library is called through a module of Python, such as ``copyreg``,
+    the warning is said to be of that one.
+    """
+    named = "|".join((*_LIBRARIES, *(sys.stdlib_module_names - {"__main__"})))
+    for kind in (FutureWarning, DeprecationWarning):
+        warnings.filterwarnings("ignore", category=kind, module=rf"({named})(\.|$)")
 
 
 def serve(commands: int, events: int) -> None:
@@ -35,9 +56,7 @@ def serve(commands: int, events: int) -> None:
     import torch
     import tqdm
 
-    # Libraries warn their own callers, in one line per operator; the user cannot act on it.
-    for kind in (FutureWarning, DeprecationWarning):
-        warnings.filterwarnings("ignore", category=kind, module=_LIBRARIES)
+    leave_out_library_warnings()
     # An inter-process lock is never released by a process that exits immediately, as this one does.
     tqdm.tqdm.set_lock(threading.RLock())
     # Ranges and sums, and so the bytes of the program, depend on the number of threads in their

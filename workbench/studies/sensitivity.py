@@ -67,7 +67,7 @@ class UnitSensitivity(Frozen):
 
 
 class SensitivityResult(Frozen):
-    """All units in program order, over the samples so far.
+    """All units in program order, over the samples so far; ``has_all`` if there are no more.
 
     ``quantized`` is the whole model quantized, ``floating`` the float model's hits. The figures
     come from one converted program whose quantizers are switched on and off. A unit of modules in
@@ -83,6 +83,7 @@ class SensitivityResult(Frozen):
     quantized: Noise = Field(default_factory=Noise)
     floating: Noise = Field(default_factory=Noise)
     units: tuple[UnitSensitivity, ...] = ()
+    has_all: bool = False
 
     def gain_db(self, unit: UnitSensitivity) -> float | None:
         """Return the gain of the output's SQNR when only this unit is in float [dB]."""

@@ -49,6 +49,8 @@ def test_that_units_are_measured_as_their_real_conversions_are(engine):
     assert any(unit.unit.matches == ("fc",) for unit in result.units)
     # All switches closed are the quantized model.
     assert result.samples == result.total == 8
+    # Sixteen were asked for: there are no more.
+    assert result.has_all
     assert math.isclose(result.quantized.sqnr_db, measured(engine, made), abs_tol=1e-9)
     for unit in result.units:
         real = measured(engine, give(made, unit.unit, "float"))
@@ -85,6 +87,7 @@ def test_that_a_study_goes_on_where_it_was_left(engine):
     made = project("small", **ALL_SAMPLES)
     first = run(engine, made, samples=3)
     assert [event.done for event in first][:3] == [1, 2, 3]
+    assert not found(engine, first).has_all
     second = run(engine, made, samples=8)
     assert [event.done for event in second][:2] == [4, 5]
     assert second[-1].key == first[-1].key

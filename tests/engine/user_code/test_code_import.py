@@ -195,3 +195,16 @@ def test_that_nothing_of_a_project_stays_after_its_job(folder):
     assert (sys.path, sys.path_hooks) == (path, hooks)
     assert "own_model" not in sys.modules
     assert "own_layers" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("def net(:\n", 1), ("VALUE = 1\n\n\ndef net():\n    raise ValueError('no')\n", 5)]
+)
+def test_that_an_error_in_the_code_names_its_line_as_its_place(folder, text, line):
+    (folder / "own_model.py").write_text(text)
+    allow(folder)
+    with refused("user-code-failed") as caught:
+        call(folder)
+    where = caught.value.infos[0].where
+    assert where.kind == "line"
+    assert where.file_and_line == (str(folder / "own_model.py"), line)

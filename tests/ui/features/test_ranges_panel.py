@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes.engine import Play, leave_results
-from tests.fakes.ranges import calibrated, click, let_calibrate, shown, write_ranges
+from tests.fakes.ranges import calibrated, click, let_calibrate, shown, tensor, write_ranges
 from tests.fakes.results import result_of
 from tests.ui.shell.test_window import run_to
 from workbench.results import EXAMPLE_ONLY, TensorQuality, save_result
@@ -56,7 +57,44 @@ def test_that_without_a_choice_the_activation_with_the_lowest_sqnr_is_shown(open
     opened.window.reveal("ranges")
     qtbot.waitUntil(lambda: panel.side.title.text().startswith("conv2d"))
     assert panel.side.editor.isVisible()
-    assert panel.table.chosen_rows() == []
+    # Its row is marked, though nothing is selected in the other panels.
+    (row,) = panel.table.chosen_rows()
+    assert panel.model.row_at(row).name == "conv2d"
+    assert not opened.context.selection.value.tensors
+    click(panel, qtbot, row)
+    assert opened.context.selection.value.tensors == {"obs_0"}
+
+
+def test_that_the_row_of_the_tensor_that_is_described_is_in_sight(opened, qtbot, monkeypatch):
+    rows = [(f"obs_{i}", f"conv2d_{i}", "stem.conv", "activation", -1.0, 3.0) for i in range(60)]
+    result = calibrated().model_copy(update={"ranges": tuple(map(tensor, range(60), rows))})
+
+    def write(folder):
+        save_result(result, folder)
+        np.savez(folder / "arrays.npz", histogram=np.ones((60, 256)), edges=np.tile([-1.0, 3.0], (60, 1)))
+
+    let_calibrate(monkeypatch, write)
+    worst = TensorQuality(
+        tensor="conv2d_50", origin="conv2d_50", module="", op="", sqnr_db=1.0, cosine=1.0, max_abs_error=0.1
+    )
+    leave_results(monkeypatch, evaluate=result_of("evaluate").model_copy(update={"tensors": (worst,)}))
+    opened.window.resize(1900, 1000)
+    panel = shown(opened, qtbot)
+    qtbot.waitUntil(lambda: panel.side.title.text().startswith("conv2d_50"))
+    (row,) = panel.table.chosen_rows()
+    sight = panel.table.viewport().rect()
+    qtbot.waitUntil(lambda: sight.contains(panel.table.visualRect(panel.model.index(row, 1)).center()))
+
+
+def test_that_the_methods_do_not_ask_for_a_choice_beside_a_described_activation(panel, opened, qtbot):
+    click(panel, qtbot, 0)
+    methods = panel.side.methods
+    texts = (methods.table.empty, methods.why.text())
+    assert not any("Select" in text for text in texts)
+    qtbot.waitUntil(lambda: methods.model.rowCount() > 0)
+    panel.side.render_nothing()
+    assert "Select" in methods.why.text()
+    assert methods.why.isVisible()
 
 
 @pytest.mark.slow

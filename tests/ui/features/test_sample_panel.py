@@ -108,3 +108,13 @@ def test_that_an_input_is_a_picture_or_curves(panel, shape, curves):
     panel.input.grab()
     panel.input.render_input(np.full(shape, np.nan, np.float32))
     assert panel.input.curves == curves
+
+
+def test_that_the_button_below_the_text_says_what_it_shows(panel, qtbot):
+    qtbot.waitUntil(panel.begin.isVisible)
+    assert panel.begin.text() == "Show sample 0"
+    panel.sample.setValue(4)
+    assert panel.begin.text() == "Show sample 4"
+    qtbot.mouseClick(panel.begin, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: "of sample 4" in panel.note.text())
+    assert not panel.begin.isVisible()

@@ -142,3 +142,25 @@ def test_that_channels_are_searched_and_applied_with_their_trained_weights(opene
     assert (opened.document.folder / project.trained_weights).read_bytes() == b"trained"
     opened.document.undo_stack.undo()
     assert opened.document.project.channels() == {}
+
+
+def test_that_a_search_without_a_measured_candidate_shows_no_empty_chart(searched, opened, qtbot):
+    assert searched.plot.isVisible()
+    none = searched.study.result.model_copy(update={"candidates": ()})
+    save_study(none, study_folder(opened.session.cache, searched.study.key))
+    searched.refresh()
+    assert not searched.plot.isVisible()
+    assert "Dashed" not in searched.note.text()
+    assert "0 of 3 candidates" in searched.note.text()
+
+
+def test_that_every_field_of_the_search_is_explained(searched):
+    form = searched.limits
+    for field in (form.accuracy, form.cycles, form.sram, form.cpu, form.trials, form.workers):
+        assert field.toolTip()
+    for field in (form.widths, form.train, form.transforms):
+        assert field.toolTip()
+    assert form.train.text() == "not at all"
+    form.widths.click()
+    form.train.setValue(3)
+    assert form.train.text() == "3 epochs"

@@ -216,3 +216,18 @@ def test_that_short_names_stay_whole_beside_a_long_text(qtbot):
     assert whole > 130
     assert view.columnWidth(0) > whole
     assert sum(view.columnWidth(c) for c in range(3)) <= view.viewport().width()
+
+
+def test_that_no_column_of_figures_is_cut_at_the_edge(qtbot):
+    figures = tuple(Column(f"Figure {n}", lambda _: "0.123", lambda _: 0.123) for n in range(12))
+    columns = (Column("Name", lambda r: r), *figures)
+    model = FigureTableModel(columns, str)
+    view = FigureView("Figures", model)
+    qtbot.addWidget(view)
+    model.set_rows(["x"])
+    view.show()
+    for width in range(400, 480, 7):
+        view.resize(width, 200)
+        qtbot.waitUntil(lambda width=width: view.width() == width)
+        ends = [view.columnViewportPosition(c) + view.columnWidth(c) for c in range(len(columns))]
+        assert view.viewport().width() in ends

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import workbench
 from ui.features.project.project_settings import ProjectSettingsDialog
+from ui.features.trust_dialog import CodeDialog
 from ui.shell.target_controller import PluginsDialog
 from ui.shell.window_controller import OPTION_PANELS, SETTINGS
 from workbench.errors import Place
+from workbench.project import edits
 from workbench.project.model import Project
 
 # Code whose messages the window can show; the others are the command line's.
@@ -30,6 +32,25 @@ def test_that_every_option_of_a_message_has_a_place():
     names = set(named_options()) | (Project.model_fields.keys() - {"version", "graph"})
     assert len(names) > 30
     assert sorted(names - SETTINGS - OPTION_PANELS.keys() - ARGUMENTS - {"plugins"}) == []
+
+
+def test_that_an_error_in_the_code_leads_to_its_line(opened, qtbot):
+    file = opened.document.folder / "model.py"
+    file.write_text("import torch\n\ndef net(:\n    return None\n")
+    model = opened.document.project.model.model_copy(update={"spec": "model.py:net"})
+    opened.document.apply("Model", lambda p: edits.set_model(p, model))
+    opened.navigation.go(Place(kind="line", id=f"{file}:3"))
+    dialog = opened.window.findChild(CodeDialog)
+    assert dialog.isVisible()
+    assert dialog.files.currentItem().text() == "model.py"
+    (marked,) = dialog.text.extraSelections()
+    assert marked.cursor.block().text() == "def net(:"
+    # It shows code and cannot allow it.
+    assert [button.text().replace("&", "") for button in dialog.buttons.buttons()] == ["Close"]
+    dialog.reject()
+    # A file that is no part of the project is a problem in the list.
+    opened.navigation.go(Place(kind="line", id="/nowhere/net.py:3"))
+    assert opened.window.docks["problems"].isVisible()
 
 
 def test_that_places_settings_and_plug_ins_lead_to_where_they_are_set(opened, qtbot):

@@ -144,3 +144,30 @@ def test_that_figures_of_formats_say_that_they_are_emulated():
     cards = {card.title: card for card in quality_cards(value, memory, "emulated")}
     assert cards["SQNR"].origin == "emulated"
     assert cards["Activations"].value == "4.00 bits, 8.00\u00d7"
+
+
+def test_that_switches_and_choices_are_lists_of_their_values(form):
+    choose(form, "integer")
+    field = form.fields["floor", "data"]
+    assert [field.itemText(row) for row in range(field.count())] == ["true", "false"]
+    assert field.currentText() == "false"
+    field.setCurrentIndex(0)
+    field.activated.emit(0)
+    assert form.config.parameters["data_in_floor"] is True
+    assert field.currentText() == "true"
+    # The default takes the value back.
+    field.setCurrentIndex(1)
+    field.activated.emit(1)
+    assert "data_in_floor" not in form.config.parameters
+    form.render_config(FormatConfig(scheme="minifloat_mx"), lambda _: "")
+    rounding = form.fields["round_mode", "weight"]
+    assert [rounding.itemText(row) for row in range(rounding.count())] == ["rn", "rz", "ru", "rd"]
+    rounding.activated.emit(1)
+    assert form.config.parameters["weight_round_mode"] == "rz"
+
+
+def test_that_a_value_that_a_list_does_not_have_is_shown_and_told(form):
+    config = FIRST.model_copy(update={"parameters": {**FIRST.parameters, "floor": "perhaps"}})
+    form.render_config(config, lambda c: target_of("formats").refusal(CHOICE, c, "global"))
+    assert "perhaps" in form.fields["floor", "data"].currentText()
+    assert "true or false" in form.reason.text()

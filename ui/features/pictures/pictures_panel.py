@@ -68,7 +68,9 @@ class PicturesPanel(ResultPanel):
     def show_results(self) -> None:
         evaluated = self.read(EvaluateResult, "evaluate")
         arrays = self._arrays(evaluated)
-        self.frames["evaluate"].note.set_absent(NO_PICTURES if evaluated is not None and not arrays else "")
+        is_absent = evaluated is not None and not arrays
+        absent, outdated = (NO_PICTURES, f"Outdated: {NO_PICTURES}") if is_absent else ("", "")
+        self.frames["evaluate"].note.set_absent(absent, outdated)
         self._show_stage("evaluate")
         shown = evaluated if arrays else None
         self.show_frame("evaluate", shown)

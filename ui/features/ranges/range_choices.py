@@ -30,6 +30,7 @@ USE = (
     "Overrides with a narrower scope and pinned ranges are kept."
 )
 NO_TENSOR = "Select an activation to compare the range that each method gives it."
+COMPARING = "Comparing the methods\u2026"
 
 
 class RangeMethodsView(QWidget):
@@ -46,7 +47,7 @@ class RangeMethodsView(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.model = FigureTableModel(METHOD_COLUMNS, describe_choice, self)
-        self.table = FigureView("Ranges by method", self.model, self, empty=NO_TENSOR)
+        self.table = FigureView("Ranges by method", self.model, self, empty=COMPARING)
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.scope = QComboBox(self)
         self.scope.setAccessibleName("Scope of the method")

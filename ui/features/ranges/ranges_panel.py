@@ -103,7 +103,7 @@ class RangesPanel(ResultPanel):
     def render_selection(self, selected: Selected) -> None:
         if not self.has(STAGE):
             return
-        indices = self._places(selected)
+        indices = self._described(selected)
         self.plot.choose(indices)
         shown = [self.model.shown_at(index) for index in indices]
         is_mine = selected.origin == self.panel_id
@@ -121,6 +121,8 @@ class RangesPanel(ResultPanel):
         self.model = FigureTableModel(COLUMNS, describe, self)
         self.table = FigureView("All ranges", self.model, content, empty=NO_RANGES)
         self.table.rows_chosen.connect(self._on_rows_chosen)
+        # The row of the tensor shown without a choice is marked already: a click changes no row then.
+        self.table.clicked.connect(lambda _index: self._on_rows_chosen(self.table.chosen_rows()))
         layout = QVBoxLayout(content)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
@@ -188,15 +190,18 @@ class RangesPanel(ResultPanel):
         side.chosen.tensor_chosen.connect(self._on_tensor_named)
         return side
 
+    def _described(self, selected: Selected) -> list[int]:
+        """Return the indices of the selected tensors; without a choice that of the one that loses most."""
+        worst = self._worst()
+        return self._places(selected) or ([worst] if worst is not None else [])
+
     def _worst(self) -> int | None:
         """Return the index of the activation with the lowest SQNR; None if none is known."""
         known = [(row.sqnr_db, index) for index, row in enumerate(self.rows) if row.sqnr_db is not None]
         return min(known)[1] if known else None
 
     def _show_large(self, index: int | None) -> None:
-        """Show a tensor beside the others; without a choice the one that loses most."""
-        if index is None:
-            index = self._worst()
+        """Show a tensor beside the others."""
         if index is not None and index == self._large:
             return
         self._large = index
@@ -252,7 +257,7 @@ class RangesPanel(ResultPanel):
                 self.context.notices.error(error)
         self._more.stop()
         if self._channels:
-            chosen = self._places(self.context.selection.value)
+            chosen = self._described(self.context.selection.value)
             self.plot.render_channels(series_of(self.rows, self._channels, self.arrays))
             self.plot.choose(chosen)
             self._large = None

@@ -7,7 +7,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Qt, QTimer
 from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
-from ui.features.ranges.range_choices import RangeMethodsView, RangeOverridesView
+from ui.features.ranges.range_choices import NO_TENSOR, RangeMethodsView, RangeOverridesView
 from ui.features.ranges.range_editor import RangeEditor
 from ui.features.ranges.range_table import describe
 from ui.features.ranges.samples_view import SamplesView
@@ -204,7 +204,7 @@ class TensorSide(QWidget):
         self.title.setText(text)
         self._asked = None
         self.editor.hide()
-        self.methods.setEnabled(False)
+        self.methods.render_choices([], "", NO_TENSOR)
         self.samples.setEnabled(False)
 
     def render_tensor(
@@ -224,7 +224,6 @@ class TensorSide(QWidget):
         self.editor.render_tensor(row, view, histogram, theme)
         why = NO_SPREAD if histogram is None else ""
         why = NO_CHOICE if row.refusal else why
-        self.methods.setEnabled(True)
         self.methods.render_choices([], row.tensor.module, why)
         self._asked = (row.tensor, histogram) if histogram is not None and not why else None
         self._later.start()

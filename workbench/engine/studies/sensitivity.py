@@ -36,7 +36,7 @@ def run(study: StudyContext) -> None:
     total = min(wanted, samples.count or wanted, context.project.evaluation.limit)
     result = load_study(SensitivityResult, study.folder)
     if result is not None and result.samples >= total:
-        study.tell(result, result.samples, total, "")
+        study.tell(_ended(result, wanted), result.samples, total, "")
         return
     with searching_ranges(context):
         observed = copy.deepcopy(context.live("calibrate").module)
@@ -46,11 +46,18 @@ def run(study: StudyContext) -> None:
     units = tuple(UnitSensitivity(unit=unit) for unit in switching.units)
     if result is None or [u.unit for u in result.units] != list(switching.units):
         result = SensitivityResult(data=samples.name, samples=0, total=total, labelled=True, units=units)
-    _measure(study, switching, result.model_copy(update={"total": total}))
+    measured = _measure(study, switching, result.model_copy(update={"total": total}))
+    study.tell(_ended(measured, wanted), measured.samples, total, "")
 
 
-def _measure(study: StudyContext, switching: Switching, result: SensitivityResult) -> None:
-    """Measure the remaining samples, and write the sums after each one."""
+def _ended(result: SensitivityResult, wanted: int) -> SensitivityResult:
+    """Return a result that is finished: it has all samples if there are fewer than wanted."""
+    has_all = result.has_all or result.samples < wanted
+    return result.model_copy(update={"total": result.samples, "has_all": has_all})
+
+
+def _measure(study: StudyContext, switching: Switching, result: SensitivityResult) -> SensitivityResult:
+    """Return the result with the remaining samples; write the sums after each one."""
     context, total = study.stage, result.total
     steps = SwitchedSteps(switching.program)
     missed: list[Sample] = []
@@ -70,7 +77,7 @@ def _measure(study: StudyContext, switching: Switching, result: SensitivityResul
                     added = measured.onto(result, total)
             result, missed = added, []
             study.tell(result, number + 1, total, f"sample {number + 1}")
-    study.tell(result.model_copy(update={"total": result.samples}), result.samples, total, "")
+    return result
 
 
 class _Measured:

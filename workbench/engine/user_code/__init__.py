@@ -68,7 +68,7 @@ def call(function: Callable[..., Any], reference: Reference, option: str) -> Any
 
 
 def user_failure(error: BaseException, what: str, where: Place, path: Path | None) -> WorkbenchError:
-    """Return the error for a failure in the user's file, with its line."""
+    """Return the error for a failure in the user's file, with its line; ``where`` without one."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if path is not None and Path(f.filename).parent == path.parent]
     location = f" at {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
@@ -76,6 +76,11 @@ def user_failure(error: BaseException, what: str, where: Place, path: Path | Non
     first = (str(error).strip().splitlines() or [""])[0]
     if isinstance(error, SyntaxError):
         location, first = f" at line {error.lineno}", error.msg
+    line = (own[-1].filename, own[-1].lineno) if own else None
+    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
+        line = (error.filename, error.lineno)
+    if line is not None and line[1]:
+        where = Place(kind="line", id=f"{line[0]}:{line[1]}")
     return WorkbenchError(
         [
             ErrorInfo(
