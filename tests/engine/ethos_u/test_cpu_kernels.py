@@ -52,7 +52,7 @@ def test_that_cmsis_nn_computes_what_the_npu_lacks(engine, kernels):
     assert result.kernels == ("cortex_m::quantized_conv2d.out",)
     (node,) = result.cpu_nodes
     assert (node.op, node.module) == ("cortex_m.quantized_conv2d.default", "second")
-    assert "stride" in node.reason
+    assert "stride" in node.reason.lower()
     assert result.delegates == 2
 
 
