@@ -11,7 +11,7 @@ from ui.shared.candidate_preview import CandidatePreview
 from ui.shared.empty_states import StudyNote
 from ui.shared.explanations import quality_origin
 from ui.shared.forms import SpinBox
-from ui.shared.labels import Label
+from ui.shared.labels import Label, literal
 from ui.shared.number_format import count, decibel, percent
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
@@ -138,7 +138,7 @@ class SensitivityPanel(Panel):
         is_done = has_more and result is not None and self._is_done(result)
         self.measure.setText("Pause" if job else "Continue" if has_more and not is_done else "Measure")
         self.measure.setEnabled(bool(job) or not is_done)
-        self.measure.setToolTip(self._why_done(result) if is_done and result else "")
+        self.measure.setToolTip(literal(self._why_done(result) if is_done and result else ""))
         self.note.render_study(self.study, self._summary(result) if result is not None else "")
         self.note.set_alone(alone=result is None, start=None if job else self.measure)
         self._split.setVisible(result is not None)
