@@ -176,16 +176,18 @@ class PanelContext:
     def finished_stages(self) -> set[StageId]:
         """Return the stages with a current result.
 
-        None until the project is planned: before that, the session has the states of its former value.
+        None until the project is planned, and where a file has changed since: the session has the states of
+        its former value.
         """
         if not self.is_planned():
             return set()
         return {view.id for view in self.session.stages() if view.state == "cached"}
 
     def is_planned(self) -> bool:
-        """Return whether the states of the stages are those of the project as it is now."""
+        """Return whether the states of the stages are those of the project and its files as they are now."""
         opened = self.document.opened_project
-        return opened is not None and self.runner.plan_of(opened) is not None
+        plan = self.runner.plan_of(opened) if opened is not None else None
+        return plan is not None and plan.is_valid
 
     def load(self, kind: type[Result], stage_id: StageId) -> Result | None:
         """Return a stage's current result; None if there is none or it cannot be read."""

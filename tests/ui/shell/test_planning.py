@@ -12,6 +12,7 @@ from workbench.pipeline import keys
 from workbench.pipeline import plan as plan_module
 from workbench.pipeline.cache import Cache
 from workbench.project import edits, store
+from workbench.project.model import DataSource
 from workbench.project.opened import OpenProject
 
 
@@ -67,6 +68,21 @@ def test_that_a_run_right_after_an_edit_is_of_the_edited_project(opened, qtbot, 
     settle(opened, qtbot)
     opened.window.actions_by_id["run_all"].trigger()
     assert [notice for notice in notices.posted if "up to date" in notice.text]
+
+
+def test_that_run_notices_a_file_that_was_edited_while_the_window_was_active(opened, qtbot, engines, notices):
+    data = opened.document.folder / "data.npz"
+    data.write_bytes(b"data")
+    opened.document.apply("Data", lambda p: edits.revise(p, calibration=DataSource(spec=data.name)))
+    settle(opened, qtbot)
+    opened.runs.run_to("")
+    settle(opened, qtbot)
+    commands = len(engines.commands)
+    data.write_bytes(b"other data")
+    opened.window.actions_by_id["run_all"].trigger()
+    settle(opened, qtbot)
+    assert not [notice for notice in notices.posted if "up to date" in notice.text]
+    assert len(engines.commands) > commands
 
 
 def test_that_an_edit_that_unblocks_a_stage_can_be_run_at_once(opened, qtbot):
