@@ -580,18 +580,29 @@ def no_module_remedied():
 
 
 class _PlacesFromData(nn.Module):
-    def __init__(self):
+    def __init__(self, write):
         super().__init__()
         self.places = nn.Conv2d(2, 4, 3, padding=1)
+        self.write = write
 
     def forward(self, x):
         found = self.places(x)[0]
         rows, columns = (found[:2].flatten(1) * 2 + 4).clamp(0, 7).long()
-        grid = torch.zeros(4, 8, 8)
-        grid[:, rows, columns] = found.flatten(1)
-        return grid
+        return self.write(rows, columns, found.flatten(1))
+
+
+def _in_a_grid(rows, columns, values):
+    grid = torch.zeros(4, 8, 8)
+    grid[:, rows, columns] = values
+    return grid
 
 
 def places_written_twice():
     torch.manual_seed(0)
-    return _PlacesFromData(), (torch.randn(1, 2, 8, 8),)
+    return _PlacesFromData(_in_a_grid), (torch.randn(1, 2, 8, 8),)
+
+
+def rows_written_twice():
+    torch.manual_seed(0)
+    copied = _PlacesFromData(lambda rows, _, values: torch.zeros(8, 4).index_copy(0, rows, values.t()))
+    return copied, (torch.randn(1, 2, 8, 8),)

@@ -128,12 +128,17 @@ def test_that_a_program_with_free_sizes_goes_once_it_is_exported_without_them(en
 
 
 @pytest.mark.slow
-def test_that_a_place_that_is_written_twice_is_written_on_the_cpu(engine):
+@pytest.mark.parametrize(
+    ("network", "written_by"),
+    [("places_written_twice", "aten.index_put_.default"), ("rows_written_twice", "aten.index_copy.default")],
+)
+def test_that_a_place_that_is_written_twice_is_written_on_the_cpu(engine, network, written_by):
     shutil.copy(FILE, engine.folder)
-    refused = project(f"{FILE.name}:places_written_twice", target=U85)
+    refused = project(f"{FILE.name}:{network}", target=U85)
 
     def on_cpu(problem):
         (operator,) = re.findall(r"--match (\S+)", problem.hint)
+        assert operator == written_by
         return edits.assign(refused, "node_target", operator, "cpu")
 
     follow(engine, "place-written-twice", refused, on_cpu)

@@ -73,7 +73,7 @@ class Verified:
 def verify(context: StageContext) -> VerifyResult:
     """Compare the integer program with the quantized model over the evaluation samples."""
     with (
-        ReferenceProcess() as process,
+        ReferenceProcess(context.live("lower").edge) as process,
         one_thread_for_products(),
         halves_away_from_zero(context.live("convert").module, context.live("lower").edge) as rounds,
     ):
@@ -365,7 +365,7 @@ def integers(context: StageContext, history: Sequence[Sample]) -> dict[str, dict
     converted = context.live("convert").module
     integer_io = bool(context.project.target.options.get("integer_io"))
     inside = _inside(context, lowered)
-    with ReferenceProcess() as process, one_thread_for_products():
+    with ReferenceProcess(lowered.edge) as process, one_thread_for_products():
         program = IntegerProgram(lowered, TosaDelegates(lowered.tosa, process, trusted=False))
         integer = IntegerSteps(program, converted, integer_io=integer_io)
         for sample in history:

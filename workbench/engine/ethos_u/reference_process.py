@@ -26,14 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
 
+    from torch.export import ExportedProgram
+
 Array = npt.NDArray[Any]
 VALID = "TOSA_VALID"
 
 
 class ReferenceProcess:
-    """Computes TOSA programs, one after the other; the context manager ends the process."""
+    """Computes TOSA programs, one after the other; the context manager ends the process.
 
-    def __init__(self) -> None:
+    Args:
+        edge: The edge program with the delegates that are computed, for what a rejection names.
+    """
+
+    def __init__(self, edge: ExportedProgram) -> None:
+        self._edge = edge
         self._process = subprocess.Popen(
             interpreter.command(__name__),
             env=interpreter.environment(),
@@ -73,19 +80,18 @@ class ReferenceProcess:
             answer = None
         status = answer[0]["status"] if answer is not None else "its process ended"
         if answer is None or status != VALID:
-            raise _rejected(status)
+            raise _rejected(status, self._edge)
         return answer[1]
 
 
-def _rejected(status: str) -> WorkbenchError:
+def _rejected(status: str, edge: ExportedProgram) -> WorkbenchError:
     """Return the error for a program that the reference model rejects."""
     where = Place(kind="stage", id="verify")
-    if status == "TOSA_UNPREDICTABLE":
+    if status == "TOSA_UNPREDICTABLE" and (writes := _writes(edge)):
+        rules = (f"workbench rules PROJECT add --kind node-target --match {w} --config cpu" for w in writes)
         return failure(
             "The program writes a place twice, and which value remains is not certain on the NPU.",
-            "Keep the write on the CPU: workbench rules PROJECT add --kind node-target "
-            "--match aten.index_put_.default --config cpu. This is the operator of x[i, j] = y; "
-            "torch.index_put is aten.index_put.default, other calls have their own names.",
+            f"Keep the write on the CPU: {'; '.join(rules)}",
             where,
             code="place-written-twice",
         )
@@ -95,6 +101,19 @@ def _rejected(status: str) -> WorkbenchError:
         where,
         code="reference-model-rejected",
     )
+
+
+def _writes(edge: ExportedProgram) -> list[str]:
+    """Return the operators of the float program that its delegates write to places with.
+
+    Source: ExecuTorch 1.5.1 makes a SCATTER of ``index_put`` alone.
+    """
+    from workbench.engine.ethos_u.corrections.decomposition_tracking import root_of
+    from workbench.engine.fx import programs
+
+    inner = (delegate.original_module.graph for delegate in programs.delegates(edge).values())
+    written = (node for graph in inner for node in graph.nodes if "index_put" in str(node.target))
+    return sorted({str((root_of(node) or node).target) for node in written})
 
 
 def _serve() -> None:

@@ -221,7 +221,7 @@ class _Samples:
     def _computed(self) -> list[Tensors]:
         """Return the outputs of the integer program by the reference model, as real numbers."""
         lowered = self._context.live("lower")
-        with torch.no_grad(), ReferenceProcess() as process:
+        with torch.no_grad(), ReferenceProcess(lowered.edge) as process:
             program = IntegerProgram(lowered, TosaDelegates(lowered.tosa, process, trusted=False))
             return [self.reals(program.compute([sample])[0]) for sample in self.inputs]
 
