@@ -400,9 +400,15 @@ def _convolution(weights, out, table="Conv2DOptions", *, bias=True, axis=0, **fi
         if bias:
             summands = w.random.integers(-500, 500, channels).astype(kind)
             ins.append(w.constant(summands, scale=scales * np.float32(x.scale), zero=zeros))
-        given = {"strideW": 1, "strideH": 1, "dilationWFactor": 1, "dilationHFactor": 1, "padding": ops.SAME}
+        options = {
+            "strideW": 1,
+            "strideH": 1,
+            "dilationWFactor": 1,
+            "dilationHFactor": 1,
+            "padding": ops.SAME,
+        }
         name = "CONV_2D" if axis == 0 else "DEPTHWISE_CONV_2D"
-        return w.call(name, ins, [w.activation(out)], table, 3, **(given | fields))
+        return w.call(name, ins, [w.activation(out)], table, 3, **(options | fields))
 
     return cell
 

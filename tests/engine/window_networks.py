@@ -208,10 +208,10 @@ def frequencies_set():
 
 def frequencies_masked():
     def change(spectrum):
-        kept = torch.arange(17) < 9
+        low = torch.arange(17) < 9
         spectrum[..., torch.arange(17) == 2] = 0
-        chosen = torch.where(kept, spectrum, torch.zeros_like(spectrum))
-        return chosen + spectrum.masked_fill(kept, 0.25j) + torch.where(kept, spectrum.real, spectrum)
+        chosen = torch.where(low, spectrum, torch.zeros_like(spectrum))
+        return chosen + spectrum.masked_fill(low, 0.25j) + torch.where(low, spectrum.real, spectrum)
 
     return _filtered(change)
 
@@ -274,8 +274,8 @@ def spectrum_changed(name):
 def complex_layers():
     def run(m, x):
         spectrum = torch.fft.rfft(m.layers[0](x), norm="ortho")
-        made = m.layers[2](m.layers[1](spectrum))
-        return torch.fft.irfft(made, n=32, norm="ortho")
+        layered = m.layers[2](m.layers[1](spectrum))
+        return torch.fft.irfft(layered, n=32, norm="ortho")
 
     layers = nn.Conv1d(3, 3, 1), nn.Conv1d(3, 3, 3, padding=1, dtype=torch.cfloat)
     return _made(run, (1, 3, 32), *layers, nn.Linear(17, 17, dtype=torch.cfloat))
@@ -292,11 +292,11 @@ def shifted_plane():
 
 def frequencies_pasted():
     def change(spectrum):
-        made = spectrum.new_zeros(1, 3, 17)
-        made[..., 2:9:2] = spectrum[..., 2:9:2]
+        copied = spectrum.new_zeros(1, 3, 17)
+        copied[..., 2:9:2] = spectrum[..., 2:9:2]
         whole = torch.full_like(spectrum, 1j)
         whole[..., :4] = torch.ones(4, dtype=torch.cfloat)
-        return made + whole
+        return copied + whole
 
     return _filtered(change)
 

@@ -277,10 +277,10 @@ def play(command, held_at=0):
     if command.study in _AT_ONCE:
         yield from _AT_ONCE[command.study](command, key, study_folder(cache, key))
         return
-    wanted = int(command.options.get("samples") or command.options["trials"])
-    total = min(wanted, DATA_SAMPLES)
+    asked = int(command.options.get("samples") or command.options["trials"])
+    total = min(asked, DATA_SAMPLES)
     for done in range(1, total + 1):
-        document = sensitivity(done, total, has_all=done == total < wanted)
+        document = sensitivity(done, total, has_all=done == total < asked)
         if command.study == "search":
             limits = Limits(accuracy=command.options["accuracy"])
             document = search(done, total, limits, widths=bool(command.options.get("widths")))

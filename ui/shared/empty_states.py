@@ -65,8 +65,8 @@ def button_text(view: StageView) -> str:
     if view.state not in _RUNNABLE:
         return ""
     # A person loads a model; that this takes two stages is no matter here.
-    wanted = "Load the model" if view.id == "export" else view.title
-    return f"{wanted} again" if view.state == "failed" else wanted
+    action = "Load the model" if view.id == "export" else view.title
+    return f"{action} again" if view.state == "failed" else action
 
 
 def failed_place(view: StageView) -> Place | None:

@@ -99,8 +99,8 @@ def test_that_sixteen_bit_slopes_and_sums_are_those_of_real_numbers(device, tmp_
     inputs = drawn_inputs(program.inputs)
     bent, summed = program.run(inputs, operators=compute).outputs
     real = inputs[0] * x.scale
-    wanted = np.clip(np.where(real > 0, real, real * slopes * 0.004) / y.scale, -32768, 32767)
-    assert np.abs(bent - wanted).max() < 1
+    expected = np.clip(np.where(real > 0, real, real * slopes * 0.004) / y.scale, -32768, 32767)
+    assert np.abs(bent - expected).max() < 1
     assert np.abs(summed - real.sum(3, keepdims=True) / total.scale).max() < 1
 
 

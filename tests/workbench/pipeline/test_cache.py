@@ -291,22 +291,22 @@ def test_that_a_folder_that_others_can_change_gives_and_takes_no_results(tmp_pat
 
 @for_each("name", ("results", "studies", "statistics", "partial"))
 def test_that_nothing_is_deleted_through_a_link_of_somebody_else(name, tmp_path):
-    kept = tmp_path / "mine" / "aa" / "old" / "entry.json"
-    kept.parent.mkdir(parents=True)
-    kept.write_text("{}")
-    for path in (kept, *kept.parents[:3]):
+    elsewhere = tmp_path / "mine" / "aa" / "old" / "entry.json"
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_text("{}")
+    for path in (elsewhere, *elsewhere.parents[:3]):
         os.utime(path, (0, 0))
     cache = Cache(tmp_path / "cache", 0)
     cache.root.mkdir()
     cache.root.chmod(0o777)
     levels = {"results": 3, "studies": 2, "statistics": 1, "partial": 2}
-    (cache.root / name).symlink_to([kept, *kept.parents][levels[name]])
-    (kept.parent / "index.json").write_text("{}")
+    (cache.root / name).symlink_to([elsewhere, *elsewhere.parents][levels[name]])
+    (elsewhere.parent / "index.json").write_text("{}")
     assert cache.prune() == 0
-    assert kept.read_text() == (kept.parent / "index.json").read_text() == "{}"
+    assert elsewhere.read_text() == (elsewhere.parent / "index.json").read_text() == "{}"
     with refused("cache-open-to-others"):
         fill(cache, KEY)
-    assert kept.read_text() == "{}"
+    assert elsewhere.read_text() == "{}"
 
 
 def test_that_a_clock_that_was_set_back_leaves_the_limit_and_the_newest_results(tmp_path):

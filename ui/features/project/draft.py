@@ -194,10 +194,10 @@ def build(draft: Draft) -> OpenProject:
 
 def _without_function(draft: Draft) -> list[ErrorInfo]:
     """Return the problems of data from Python files of which no function was chosen."""
-    given = {"calibration.spec": draft.data, "evaluation.data.spec": draft.evaluation}
+    spec_by_option = {"calibration.spec": draft.data, "evaluation.data.spec": draft.evaluation}
     return [
         _problem(option, _NO_FUNCTION.format(Path(text).name))
-        for option, text in given.items()
+        for option, text in spec_by_option.items()
         if text.endswith(".py")
     ]
 

@@ -31,12 +31,12 @@ _FLOATS, _QUANTIZED = ("floats", 0), ("quantized", 0)
 def run(study: StudyContext) -> None:
     """Continue from the measured samples, and write the sums after each one."""
     context = study.stage
-    wanted = int(str(study.options.get("samples") or DEFAULT_SAMPLES))
+    asked = int(str(study.options.get("samples") or DEFAULT_SAMPLES))
     samples = evaluation_samples(context)
-    total = min(wanted, samples.count or wanted, context.project.evaluation.limit)
+    total = min(asked, samples.count or asked, context.project.evaluation.limit)
     result = load_study(SensitivityResult, study.folder)
     if result is not None and result.samples >= total:
-        study.tell(_ended(result, wanted), result.samples, total, "")
+        study.tell(_ended(result, asked), result.samples, total, "")
         return
     with searching_ranges(context):
         observed = copy.deepcopy(context.live("calibrate").module)
@@ -47,12 +47,12 @@ def run(study: StudyContext) -> None:
     if result is None or [u.unit for u in result.units] != list(switching.units):
         result = SensitivityResult(data=samples.name, samples=0, total=total, labelled=True, units=units)
     measured = _measure(study, switching, result.model_copy(update={"total": total}))
-    study.tell(_ended(measured, wanted), measured.samples, total, "")
+    study.tell(_ended(measured, asked), measured.samples, total, "")
 
 
-def _ended(result: SensitivityResult, wanted: int) -> SensitivityResult:
-    """Return a result that is finished: it has all samples if there are fewer than wanted."""
-    has_all = result.has_all or result.samples < wanted
+def _ended(result: SensitivityResult, asked: int) -> SensitivityResult:
+    """Return a result that is finished: it has all samples if there are fewer than asked."""
+    has_all = result.has_all or result.samples < asked
     return result.model_copy(update={"total": result.samples, "has_all": has_all})
 
 

@@ -352,10 +352,10 @@ def _choice(write: Writer, condition: fx.Node, a: Any, b: Any) -> fx.Node:
     if mask is None:
         return write(_ATEN.where.self, condition, *(_as_tensor(write, value) for value in (a, b)))
     sides = ((a, mask.float()), (b, (~mask).float()))
-    kept = [_kept(write, value, ones) for value, ones in sides if _counts(value)]
-    if not kept:
+    summands = [_masked_value(write, value, ones) for value, ones in sides if _counts(value)]
+    if not summands:
         return write(_ATEN.full.default, write.shape, 0.0, dtype=torch.float32)
-    return _spread(write, kept[0] if len(kept) == 1 else write(_ATEN.add.Tensor, *kept))
+    return _spread(write, summands[0] if len(summands) == 1 else write(_ATEN.add.Tensor, *summands))
 
 
 def _counts(value: Any) -> bool:
@@ -366,7 +366,7 @@ def _counts(value: Any) -> bool:
     return bool(value)
 
 
-def _kept(write: Writer, value: Any, ones: torch.Tensor) -> fx.Node:
+def _masked_value(write: Writer, value: Any, ones: torch.Tensor) -> fx.Node:
     """Write a value or number where a mask is one, and zero elsewhere."""
     if isinstance(value, fx.Node):
         return write(_ATEN.mul.Tensor, value, write.constant("chosen", ones))
@@ -468,11 +468,11 @@ def refuse_left(module: fx.GraphModule) -> None:
 
 def composite_calls(module: fx.GraphModule) -> list[fx.Node]:
     """Return the calls on complex numbers that torch writes with others, as shifts and transforms."""
-    kept = {*_MAKERS, *_MOVES, *COMPLEX, *WIDE, *_SPLITS}
+    written_here = {*_MAKERS, *_MOVES, *COMPLEX, *WIDE, *_SPLITS}
     return [
         node
         for node in left_complex(module)
-        if node.target not in kept and is_decomposable(node.target) and node.target is not _GET_ITEM
+        if node.target not in written_here and is_decomposable(node.target) and node.target is not _GET_ITEM
     ]
 
 

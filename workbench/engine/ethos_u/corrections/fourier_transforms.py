@@ -53,8 +53,8 @@ def short_time(write: Writer, x: fx.Node, size: int, *rest: Any, **named: Any) -
     held = window_values(write, size, width, window)
     if held is None:
         return None
-    kept = size if options.get("onesided") is False else size // 2 + 1
-    waves = [wave[:kept] * held for wave in _waves(size, int(bool(options.get("normalized"))))]
+    frequencies = size if options.get("onesided") is False else size // 2 + 1
+    waves = [wave[:frequencies] * held for wave in _waves(size, int(bool(options.get("normalized"))))]
     windows = frames(write, x, -1, size, hop or size // 4)
     real, imaginary = (write(_ATEN.transpose.int, _along(write, windows, -1, wave), -1, -2) for wave in waves)
     return real, imaginary
