@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 # Formats that are decoded by the library itself: others start programs, such as Ghostscript.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")
+# A decoder takes up to 8 bytes for each pixel and the conversion 3, within 500 MB.
 _MAX_PIXELS = 50_000_000
+# That of WebP holds two frames of 4 bytes and a copy, that of a progressive JPEG in CMYK all coefficients.
+_MAX_WEBP_PIXELS, _MAX_CMYK_PIXELS = 30_000_000, 40_000_000
 # A progressive JPEG has about ten scans, each of which costs a pass over all pixels.
 _MAX_SCANS, _SCAN = 64, b"\xff\xda"
 _MAX_JPEG_BYTES, _BLOCK_BYTES = 512 << 20, 1 << 20
@@ -49,7 +52,7 @@ def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarra
     gray = settings.layout == "gray" or (settings.layout == "auto" and channels == 1)
     try:
         with open_regular(file) as content, pictures.open(content, formats=_FORMATS) as image:
-            if image.width * image.height > _MAX_PIXELS:
+            if image.width * image.height > _most_pixels(image):
                 raise ValueError("it has too many pixels")
             if image.format == "JPEG":
                 _refuse_many_scans(file)
@@ -61,6 +64,13 @@ def picture(file: Path, settings: Preprocess, shape: Sequence[int]) -> np.ndarra
         pixels = pixels[:, :, ::-1]
     values = normalized(pixels, settings)
     return values if last else values.transpose(2, 0, 1)
+
+
+def _most_pixels(image: Image) -> int:
+    """Return how many pixels of a picture of this form are decoded within 500 MB."""
+    if image.format == "WEBP":
+        return _MAX_WEBP_PIXELS
+    return _MAX_CMYK_PIXELS if image.mode == "CMYK" else _MAX_PIXELS
 
 
 def _refuse_many_scans(file: Path) -> None:

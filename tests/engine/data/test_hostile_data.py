@@ -59,6 +59,16 @@ def test_that_a_picture_of_too_many_pixels_is_refused(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
 
 
+@for_each(("form", "mode", "side"), (("WEBP", "L", 5600), ("JPEG", "CMYK", 6400)))
+def test_that_a_picture_whose_decoder_takes_more_memory_has_fewer_pixels(form, mode, side, tmp_path):
+    (tmp_path / "pictures").mkdir()
+    Image.new(mode, (side, side)).save(tmp_path / "pictures" / "a.png", form)
+    with refused("picture-unreadable"):
+        pictures(tmp_path)
+    Image.new(mode, (side, 10)).save(tmp_path / "pictures" / "a.png", form)
+    assert pictures(tmp_path)
+
+
 def test_that_a_pipe_in_the_place_of_a_picture_does_not_hang(tmp_path):
     (tmp_path / "pictures").mkdir()
     os.mkfifo(tmp_path / "pictures" / "a.png")
