@@ -13,12 +13,40 @@ import importlib
 import logging
 import os
 from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from workbench.engine.runtime.imports import import_toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# How often the parent is looked for during the imports [s].
+_PERIOD_S = 0.5
+
+
+@contextmanager
+def _ending_with_parent() -> Iterator[None]:
+    """End this process when its parent dies; leave no thread behind, because this process is forked.
+
+    A forkserver notices the end of its parent only when it has imported everything, which takes
+    more than 10 s on a busy machine.
+    """
+    parent, is_done = os.getppid(), Event()
+
+    def watch() -> None:
+        while not is_done.wait(_PERIOD_S):
+            if os.getppid() != parent:
+                os._exit(1)
+
+    thread = Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()
 
 
 @contextmanager
@@ -36,7 +64,7 @@ def _quiet() -> Iterator[None]:
 
 def preload() -> None:
     """Import the toolchain and its use on one thread; exclude both from garbage collection."""
-    with _quiet():
+    with _ending_with_parent(), _quiet():
         import torch
 
         torch.set_num_threads(1)
