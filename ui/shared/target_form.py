@@ -143,7 +143,7 @@ class TargetForm(QWidget):
             field = combo
         elif option.kind == "switch":
             box = QCheckBox(option.title, self)
-            box.clicked.connect(partial(self._take, option.name))
+            box.clicked.connect(partial(self._on_switched, option.name, box))
             field = box
         elif option.kind == "file":
             path = PathField(option.title, option.patterns, self)
@@ -171,6 +171,9 @@ class TargetForm(QWidget):
 
     def _on_option_activated(self, name: str, combo: QComboBox, row: int) -> None:
         self._take(name, combo.itemData(row))
+
+    def _on_switched(self, name: str, box: QCheckBox) -> None:
+        self._take(name, box.isChecked())
 
     def _on_line_edited(self, option: OptionSpec, line: QLineEdit) -> None:
         text = line.text().strip()

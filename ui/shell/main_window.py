@@ -494,8 +494,8 @@ class MainWindow(QMainWindow):
         for panel_id, toggle in self._toggles.items():
             toggle.setChecked(not self.docks[panel_id].isHidden())
 
-    def _on_toggled(self, panel_id: PanelId, on: bool) -> None:
-        if on:
+    def _on_toggled(self, panel_id: PanelId) -> None:
+        if self._toggles[panel_id].isChecked():
             self.reveal(panel_id)
         else:
             self.docks[panel_id].hide()

@@ -106,11 +106,11 @@ class PreferencesDialog(QDialog):
         self.warm = QCheckBox("Start the engine in advance", self)
         self.warm.setToolTip("Uses about 500 MB of memory; the first run starts several seconds earlier")
         self.warm.setChecked(self._settings.warm_engines)
-        self.warm.clicked.connect(partial(setattr, self._settings, "warm_engines"))
+        self.warm.clicked.connect(partial(self._on_switched, "warm_engines", self.warm))
         self.ahead = QCheckBox("Compile in the background after evaluation", self)
         self.ahead.setToolTip("The cost is known before you ask for it; an edit cancels the work")
         self.ahead.setChecked(self._settings.lower_ahead)
-        self.ahead.clicked.connect(partial(setattr, self._settings, "lower_ahead"))
+        self.ahead.clicked.connect(partial(self._on_switched, "lower_ahead", self.ahead))
         self.limit = SpinBox(self)
         self.limit.setAccessibleName("Cache limit")
         self.limit.setRange(1, 10_000)
@@ -200,6 +200,9 @@ class PreferencesDialog(QDialog):
 
     def _on_measured(self, total: int) -> None:
         self.used.setText(f"Cache size: {total / 1e6:,.1f} MB")
+
+    def _on_switched(self, name: str, box: QCheckBox) -> None:
+        setattr(self._settings, name, box.isChecked())
 
     def _on_theme_activated(self, row: int) -> None:
         name = str(self.theme.itemData(row))

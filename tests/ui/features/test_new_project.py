@@ -265,6 +265,18 @@ def test_that_options_of_the_tools_stand_in_groups_and_take_real_numbers(parent,
     assert "negative_infinity" not in form.choice.options
 
 
+def test_that_a_click_on_a_switch_of_the_target_takes_effect(parent, qtbot):
+    form = TargetForm(parent)
+    form.render_choice(TargetChoice(id="ethos-u85-256"))
+    box = form.fields["fine_tables"]
+    before = box.isChecked()
+    with qtbot.waitSignal(form.chosen) as told:
+        box.click()
+    assert told.args[0].options["fine_tables"] is not before
+    box.click()
+    assert box.isChecked() is before
+
+
 def test_that_what_the_target_refuses_is_disabled_with_the_reason(parent, qtbot):
     project = make_project()
     form = ConfigForm(parent)
@@ -304,6 +316,17 @@ def test_that_trust_can_be_revoked(parent, qapp, tmp_path, qtbot):
     qtbot.mouseClick(dialog.revoke, Qt.MouseButton.LeftButton)
     assert trust.granted() == {}
     assert dialog.trusted.count() == 0
+    dialog.reject()
+
+
+def test_that_a_click_on_a_switch_of_the_preferences_takes_effect(parent, qapp, tmp_path):
+    settings, trust = Settings(tmp_path / "config"), TrustStore(tmp_path / "trust.json")
+    dialog = PreferencesDialog(settings, Appearance(qapp, "dark"), Cache(tmp_path / "cache"), trust, parent)
+    before = (settings.warm_engines, settings.lower_ahead)
+    dialog.warm.click()
+    dialog.ahead.click()
+    again = Settings(tmp_path / "config")
+    assert (again.warm_engines, again.lower_ahead) == (not before[0], not before[1])
     dialog.reject()
 
 

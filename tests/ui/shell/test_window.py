@@ -283,6 +283,18 @@ def test_that_every_panel_survives_every_recorded_session(opened, qtbot, names, 
         notices.posted.clear()
 
 
+def test_that_the_view_menu_closes_and_opens_every_panel(opened):
+    (menu,) = (a.menu() for a in opened.window.menuBar().actions() if a.text() == "&View")
+    for row in PANELS:
+        opened.window.reveal(row.id)
+        for is_shown in (False, True):
+            menu.aboutToShow.emit()
+            (action,) = (a for a in menu.actions() if a.text() == row.title)
+            assert action.isChecked() is not is_shown
+            action.trigger()
+            assert opened.window.docks[row.id].isHidden() is not is_shown, row.title
+
+
 @pytest.mark.slow
 def test_that_tabs_of_an_arrangement_before_do_not_lie_over_the_new_ones(opened):
     for _ in range(3):
