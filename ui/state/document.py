@@ -194,8 +194,8 @@ class Document(QObject):
     def close(self) -> None:
         """Close the project and discard unsaved changes."""
         self._leave()
-        self._project, self._path = None, None
         self.undo_stack.clear()
+        self._project, self._path = None, None
         self.opened.emit()
         self.project_changed.emit(None)
         self.state_changed.emit()
@@ -308,9 +308,10 @@ class Document(QObject):
         self.project_changed.emit(project)
 
     def _become(self, opened: OpenProject) -> None:
+        # Cleared first: it may tell a changed state, which is that of the former project.
+        self.undo_stack.clear()
         self._project, self._path, self._folder = opened.project, opened.path, opened.folder
         self._sidecar = Sidecar(self._sidecar_file(), opened.folder)
-        self.undo_stack.clear()
         self.opened.emit()
         self.project_changed.emit(opened.project)
         self.state_changed.emit()

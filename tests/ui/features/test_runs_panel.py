@@ -4,6 +4,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes import fvp, runner_elf
+from tests.fakes.projects import write_project
 from ui.features.runs.run_table import RunRow
 from ui.features.runs.runs_panel import NO_PAIR
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
@@ -157,6 +158,18 @@ def test_that_the_table_has_all_the_room_where_the_target_has_no_estimates(two_r
     qtbot.waitUntil(lambda: len(two_runs.history.runs) == evaluated_again)
     qtbot.waitUntil(lambda: not panel.plot.isVisible() and not panel.plot_note.isVisible())
     qtbot.waitUntil(lambda: panel.table.height() > 0.7 * panel.height())
+
+
+def test_that_another_project_does_not_get_the_runs_of_a_changed_one(opened, qtbot, tmp_path):
+    evaluated(opened, qtbot, 1)
+    with qtbot.waitSignal(opened.session.planned_anew):
+        opened.document.apply("Set head", lambda p: edits.assign(p, "module_name", "head", "float"))
+    other = write_project(tmp_path / "other")
+    opened.document.open(other)
+    qtbot.waitUntil(lambda: opened.document.path == other)
+    qtbot.waitUntil(lambda: not opened.history.runs)
+    opened.history.stop()
+    assert not list(History(history_path(other)).runs())
 
 
 def test_that_a_damaged_history_is_said_once(workbench, project_file, notices, qtbot):
