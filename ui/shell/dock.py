@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QCloseEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
     QHBoxLayout,
     QMainWindow,
+    QMenu,
     QScrollArea,
     QTabBar,
     QToolButton,
@@ -27,17 +28,20 @@ if TYPE_CHECKING:
     from ui.shared.panel import Panel
 
 TITLE_PX = 26
+# How far a dock that begins to float moves.
+_OFF_PX = QPoint(24, 24)
+_TAB_TIP = "Double click: float. Right click: float or close."
 
 
 class _Title(QWidget):
     """Title bar with the name and the buttons Float and Close."""
 
-    def __init__(self, dock: QDockWidget) -> None:
+    def __init__(self, dock: Dock) -> None:
         super().__init__(dock)
         self.setObjectName("DockTitle")
         self.setFixedHeight(TITLE_PX)
         self.floating = self._tool("Float")
-        self.floating.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
+        self.floating.clicked.connect(dock.toggle_floating)
         self.closing = self._tool("Close (reopen from the View menu)")
         self.closing.clicked.connect(dock.close)
         layout = QHBoxLayout(self)
@@ -75,9 +79,11 @@ class Dock(QDockWidget):
 
     Signals:
         content_asked: the dock is visible and has no panel yet.
+        closed: the user closed the dock.
     """
 
     content_asked = Signal()
+    closed = Signal()
 
     def __init__(
         self,
@@ -146,6 +152,18 @@ class Dock(QDockWidget):
         if self.isFloating():
             return move_focus(self.tab_stops(), forward=forward)
         return super().focusNextPrevChild(forward)
+
+    def toggle_floating(self) -> None:
+        """Float the dock, a little off its former place so that one sees it, or dock it again."""
+        floats = not self.isFloating()
+        self.setFloating(floats)
+        if floats:
+            self.move(self.pos() + _OFF_PX)
+            self.show()
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        super().closeEvent(event)
+        self.closed.emit()
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -234,6 +252,50 @@ def tab_bars(home: QMainWindow) -> dict[str, QTabBar]:
     direct = Qt.FindChildOption.FindDirectChildrenOnly
     bars = [bar for bar in home.findChildren(QTabBar, options=direct) if not bar.isHidden()]
     return {bar.tabText(number): bar for bar in bars for number in range(bar.count())}
+
+
+class TabHandler(QObject):
+    """Floats and closes docks by their tabs: a dock in a tab group has no title with buttons."""
+
+    def __init__(self, home: QMainWindow, docks: Sequence[Dock], bar: QTabBar) -> None:
+        super().__init__(bar)
+        self._home, self._docks, self._bar = home, docks, bar
+        bar.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        bar.customContextMenuRequested.connect(self._show_menu)
+        bar.tabBarDoubleClicked.connect(self._float)
+
+    def menu_of(self, number: int) -> QMenu | None:
+        """Return the menu of a tab; None where no tab is."""
+        dock = self._dock(number)
+        if dock is None:
+            return None
+        menu = QMenu(self._bar)
+        menu.addAction("Float").triggered.connect(dock.toggle_floating)
+        menu.addAction("Close").triggered.connect(dock.close)
+        return menu
+
+    def _dock(self, number: int) -> Dock | None:
+        text = self._bar.tabText(number)
+        return next((d for d in self._docks if d.parent() is self._home and d.windowTitle() == text), None)
+
+    def _float(self, number: int) -> None:
+        if (dock := self._dock(number)) is not None:
+            dock.toggle_floating()
+
+    def _show_menu(self, place: QPoint) -> None:
+        if (menu := self.menu_of(self._bar.tabAt(place))) is not None:
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            menu.popup(self._bar.mapToGlobal(place))
+
+
+def handle_tabs(home: QMainWindow, docks: Sequence[Dock]) -> None:
+    """Let the user float and close docks by their tabs."""
+    for bar in set(tab_bars(home).values()):
+        if bar.findChild(TabHandler) is None:
+            TabHandler(home, docks, bar)
+        for number in range(bar.count()):
+            # Qt sets the title as the tip of each new tab.
+            bar.setTabToolTip(number, _TAB_TIP)
 
 
 def show_titles(docks: Sequence[Dock], *, is_outer: bool) -> None:
