@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtWidgets import QDialogButtonBox, QFileDialog, QLineEdit, QToolButton, QWidget
 
+from ui.shared.theme import icon
 from ui.state.settings import Settings
 from workbench.files import make_output_folder
 
@@ -21,6 +22,8 @@ WEIGHTS = "Weights (*.safetensors *.pt *.pth *.ckpt)"
 DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 # Names of files that hold nothing but weights; a .pt file may be data.
 WEIGHT_SUFFIXES = frozenset({".safetensors", ".pth", ".ckpt"})
+# Icons of the buttons of Qt's own dialog, whose arrows are black in every theme.
+_ICONS = {"backButton": "back", "forwardButton": "forward", "toParentButton": "up"}
 
 
 def ask_to_open(
@@ -52,6 +55,21 @@ def ask_to_open(
 class _OutputFolderDialog(QFileDialog):
     """A dialog for a folder to write into. A folder that is not there is made."""
 
+    def accept_new(self) -> None:
+        """Let the button take a folder that is not there yet: Qt's own dialog disables it."""
+        box = self.findChild(QDialogButtonBox)
+        self._name = self.findChild(QLineEdit)
+        if box is not None and self._name is not None:
+            self._button = box.button(QDialogButtonBox.StandardButton.Open)
+            self._button.installEventFilter(self)
+            self._button.setEnabled(bool(self._name.text()))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        is_disabled = event.type() == QEvent.Type.EnabledChange and not self._button.isEnabled()
+        if is_disabled and self._name is not None and self._name.text():
+            self._button.setEnabled(True)
+        return super().eventFilter(watched, event)
+
     def accept(self) -> None:
         for path in map(Path, self.selectedFiles()):
             if not path.exists() and path.parent.is_dir():
@@ -68,10 +86,12 @@ def ask_for_output_folder(
 
     ``name`` is the proposed name of a new folder; "" proposes none. See ``ask_to_open``.
     """
-    dialog = _prepared(_OutputFolderDialog(parent, title), title, start, ())
+    dialog = _OutputFolderDialog(parent, title)
+    _prepared(dialog, title, start, ())
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     if name:
         dialog.selectFile(name)
+    dialog.accept_new()
     _remember(dialog, title, chosen, is_inside=not name)
     return dialog
 
@@ -113,4 +133,8 @@ def _remember(dialog: QFileDialog, title: str, chosen: Chosen, *, is_inside: boo
         chosen(path)
 
     dialog.fileSelected.connect(take)
+    colour = dialog.palette().windowText().color().name()
+    for button in dialog.findChildren(QToolButton):
+        if button.objectName() in _ICONS:
+            button.setIcon(icon(_ICONS[button.objectName()], colour))
     dialog.open()
