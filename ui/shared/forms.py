@@ -132,6 +132,11 @@ FRAME_PX = 40
 _LEAST_PX = 240
 
 
+def resize_on_screen(window: QWidget, width: int, height: int) -> None:
+    """Resize a window, to the room of its screen at most [px]."""
+    window.resize(QSize(width, height).boundedTo(window.screen().availableSize() - QSize(0, FRAME_PX)))
+
+
 class TallForm(QScrollArea):
     """A form that scrolls, so that the buttons of its dialog stay on the screen."""
 

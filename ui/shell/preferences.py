@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.appearance import Appearance
-from ui.shared.forms import PathField, SpinBox
+from ui.shared.forms import PathField, SpinBox, resize_on_screen
 from ui.shared.labels import Label, literal
 from ui.shared.theme import THEMES, Theme
 from ui.state.settings import Settings
@@ -92,7 +92,7 @@ class PreferencesDialog(QDialog):
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.reject)
         layout.addWidget(buttons)
-        self.resize(520, 460)
+        resize_on_screen(self, 520, 460)
         self._measure()
         self._show_trusted()
 
@@ -269,7 +269,7 @@ class DoctorDialog(QDialog):
         layout.setSpacing(10)
         layout.addWidget(self.page, 1)
         layout.addWidget(buttons)
-        self.resize(760, 620)
+        resize_on_screen(self, 760, 620)
         self._look()
 
     def _look(self) -> None:
