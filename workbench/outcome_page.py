@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Literal
 
+from workbench.analysis.accuracy import mark_words
 from workbench.analysis.answers import Load, answers_of
 from workbench.analysis.gate import limit_words
 from workbench.analysis.silicon import time_of
@@ -100,6 +101,7 @@ def _accurate(project: Project, accuracy: AccuracyResult, evaluated: EvaluateRes
     }
     lines = [f"Measured on {accuracy.measured_on}."] if accuracy.data is not None else []
     lines += [limit_words(limit) for limit in accuracy.broken]
+    lines += [mark_words(mark) for mark in accuracy.marks]
     lines += accuracy.notes
     lines += _most_added(evaluated.tensors)
     figure, bars = _quality(evaluated, accuracy)

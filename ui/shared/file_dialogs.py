@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QDialogButtonBox, QFileDialog, QLineEdit, QPushButton, QToolButton, QWidget
 
+from ui.shared.theme import icon
 from ui.state.settings import Settings
 from workbench.files import make_output_folder
 
@@ -21,6 +23,9 @@ WEIGHTS = "Weights (*.safetensors *.pt *.pth *.ckpt)"
 DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 # Names of files that hold nothing but weights; a .pt file may be data.
 WEIGHT_SUFFIXES = frozenset({".safetensors", ".pth", ".ckpt"})
+
+# The buttons of Qt's file dialog, by their object names, and their icons.
+_ARROWS = {"backButton": "back", "forwardButton": "forward", "toParentButton": "up"}
 
 
 def ask_to_open(
@@ -51,6 +56,26 @@ def ask_to_open(
 
 class _OutputFolderDialog(QFileDialog):
     """A dialog for a folder to write into. A folder that is not there is made."""
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        box = self.findChild(QDialogButtonBox)
+        if box is not None:
+            for button in box.buttons():
+                if box.buttonRole(button) == QDialogButtonBox.ButtonRole.AcceptRole:
+                    button.installEventFilter(self)
+                    button.setEnabled(True)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        # Qt disables the button for a name that is not there yet.
+        if (
+            event.type() == QEvent.Type.EnabledChange
+            and isinstance(watched, QPushButton)
+            and not watched.isEnabled()
+        ):
+            name = self.findChild(QLineEdit)
+            watched.setEnabled(name is not None and bool(name.text().strip()))
+        return super().eventFilter(watched, event)
 
     def accept(self) -> None:
         for path in map(Path, self.selectedFiles()):
@@ -102,6 +127,11 @@ def _prepared(dialog: QFileDialog, title: str, start: Path | None, filters: Sequ
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     if filters:
         dialog.setNameFilters(list(filters))
+    # Qt's own arrows are black in every theme. A dialog of the system has no such buttons.
+    colour = dialog.palette().text().color().name()
+    for name, picture in _ARROWS.items():
+        for button in dialog.findChildren(QToolButton, name):
+            button.setIcon(icon(picture, colour))
     return dialog
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QCloseEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
     QHBoxLayout,
     QMainWindow,
+    QMenu,
     QScrollArea,
     QTabBar,
     QToolButton,
@@ -27,18 +28,22 @@ if TYPE_CHECKING:
     from ui.shared.panel import Panel
 
 TITLE_PX = 26
+# How far a floating dock is from its place.
+_ASIDE_PX = 24
 
 
 class _Title(QWidget):
     """Title bar with the name and the buttons Float and Close."""
 
-    def __init__(self, dock: QDockWidget) -> None:
+    def __init__(self, dock: Dock) -> None:
         super().__init__(dock)
         self.setObjectName("DockTitle")
         self.setFixedHeight(TITLE_PX)
-        self.floating = self._tool("Float")
-        self.floating.clicked.connect(lambda: dock.setFloating(not dock.isFloating()))
-        self.closing = self._tool("Close (reopen from the View menu)")
+        self.floating = _tool(self, "Float")
+        self.floating.clicked.connect(
+            lambda: dock.setFloating(False) if dock.isFloating() else dock.set_afloat()
+        )
+        self.closing = _tool(self, "Close (reopen from the View menu)")
         self.closing.clicked.connect(dock.close)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 0, 4, 0)
@@ -52,12 +57,13 @@ class _Title(QWidget):
         self.floating.setIcon(icon("float", theme.muted))
         self.closing.setIcon(icon("close", theme.muted))
 
-    def _tool(self, words: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setToolTip(literal(words))
-        button.setAccessibleName(words)
-        button.setIconSize(QSize(12, 12))
-        return button
+
+def _tool(parent: QWidget, words: str) -> QToolButton:
+    button = QToolButton(parent)
+    button.setToolTip(literal(words))
+    button.setAccessibleName(words)
+    button.setIconSize(QSize(12, 12))
+    return button
 
 
 class _NoTitle(QWidget):
@@ -75,9 +81,11 @@ class Dock(QDockWidget):
 
     Signals:
         content_asked: the dock is visible and has no panel yet.
+        closed: the user closed it.
     """
 
     content_asked = Signal()
+    closed = Signal()
 
     def __init__(
         self,
@@ -146,6 +154,16 @@ class Dock(QDockWidget):
         if self.isFloating():
             return move_focus(self.tab_stops(), forward=forward)
         return super().focusNextPrevChild(forward)
+
+    def set_afloat(self) -> None:
+        """Float the dock, a little aside of its place, so that it is seen to float."""
+        place = self.mapToGlobal(QPoint(_ASIDE_PX, _ASIDE_PX))
+        self.setFloating(True)
+        self.move(place)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        super().closeEvent(event)
+        self.closed.emit()
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -234,6 +252,45 @@ def tab_bars(home: QMainWindow) -> dict[str, QTabBar]:
     direct = Qt.FindChildOption.FindDirectChildrenOnly
     bars = [bar for bar in home.findChildren(QTabBar, options=direct) if not bar.isHidden()]
     return {bar.tabText(number): bar for bar in bars for number in range(bar.count())}
+
+
+def equip_tabs(home: QMainWindow, docks: Sequence[Dock], theme: Theme, *, are_closable: bool) -> None:
+    """Let the tabs of docks do what the title bar does, which a dock in a tab group has not.
+
+    A double click floats the dock, a right click offers Float and Close. With ``are_closable`` each
+    tab has a button that closes its dock.
+    """
+    by_title = {dock.windowTitle(): dock for dock in docks}
+    for bar in set(tab_bars(home).values()):
+        if bar.contextMenuPolicy() != Qt.ContextMenuPolicy.CustomContextMenu:
+            bar.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+            bar.customContextMenuRequested.connect(partial(_show_tab_menu, bar, by_title))
+            bar.tabBarDoubleClicked.connect(partial(_float_tab, bar, by_title))
+        for number in range(bar.count()) if are_closable else ():
+            button = bar.tabButton(number, QTabBar.ButtonPosition.RightSide)
+            dock = by_title.get(bar.tabText(number))
+            if button is None and dock is not None:
+                button = _tool(bar, "Close (reopen from the View menu)")
+                button.clicked.connect(dock.close)
+                bar.setTabButton(number, QTabBar.ButtonPosition.RightSide, button)
+            if isinstance(button, QToolButton):
+                button.setIcon(icon("close", theme.muted))
+
+
+def _show_tab_menu(bar: QTabBar, docks: Mapping[str, Dock], place: QPoint) -> None:
+    dock = docks.get(bar.tabText(bar.tabAt(place)))
+    if dock is not None:
+        menu = QMenu(bar)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction("Float").triggered.connect(dock.set_afloat)
+        menu.addAction("Close").triggered.connect(dock.close)
+        menu.popup(bar.mapToGlobal(place))
+
+
+def _float_tab(bar: QTabBar, docks: Mapping[str, Dock], number: int) -> None:
+    dock = docks.get(bar.tabText(number))
+    if dock is not None:
+        dock.set_afloat()
 
 
 def show_titles(docks: Sequence[Dock], *, is_outer: bool) -> None:

@@ -25,7 +25,7 @@ from ui.shared.labels import Label
 from ui.shared.tab_order import move_focus, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
-from ui.shell.dock import Dock, arrange, show_titles, tab_bars
+from ui.shell.dock import Dock, arrange, equip_tabs, show_titles, tab_bars
 from ui.shell.panels import FIRST, PANELS, RUN_BAR_PX, SCOREBOARD_PX, WORKSPACES, PanelRow, WorkspaceId
 from ui.shell.workspaces import Rail, SlotWidget, Workspaces
 from workbench.pipeline.stages import STAGES
@@ -331,6 +331,7 @@ class MainWindow(QMainWindow):
                 self.actions_by_id[row.id].setIcon(icon(row.icon, theme.text))
         for dock in self.docks.values():
             dock.set_theme(theme)
+        self._titles.start()
         self.pipeline.set_theme(theme)
         self.scoreboard.set_theme(theme)
         self.rail.set_theme(theme)
@@ -396,6 +397,7 @@ class MainWindow(QMainWindow):
         home.addDockWidget(area, dock)
         dock.content_asked.connect(self.fill_panels)
         dock.dockLocationChanged.connect(self._titles.start)
+        dock.closed.connect(partial(self._on_closed, row.id))
         if before and row.area != "left":
             home.tabifyDockWidget(before[-1], dock)
         self.docks[row.id] = dock
@@ -498,7 +500,12 @@ class MainWindow(QMainWindow):
         if self._toggles[panel_id].isChecked():
             self.reveal(panel_id)
         else:
-            self.docks[panel_id].hide()
+            self.docks[panel_id].close()
+
+    def _on_closed(self, panel_id: PanelId) -> None:
+        # A panel at the sides is closed for this workspace: Model, its own one, shows it again.
+        if panel_id in self._sides and self.workspaces.current != "model":
+            self._collapsed.add(panel_id)
 
     def _build_status(self) -> None:
         self.notes: dict[PanelId, QPushButton] = {}
@@ -535,6 +542,7 @@ class MainWindow(QMainWindow):
     def _show_titles_in(self, home: QMainWindow) -> None:
         docks = [dock for dock in self.docks.values() if dock.parent() is home]
         show_titles(docks, is_outer=home is self)
+        equip_tabs(home, docks, self.appearance.theme, are_closable=home is self)
 
     def focusNextPrevChild(self, forward: bool) -> bool:
         """Move the focus by the Tab key."""
