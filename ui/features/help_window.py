@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from ui.shared.forms import resize_on_screen
 from ui.shared.labels import literal
 from ui.shared.theme import Theme, icon
 from workbench.guide import GUIDE, INDEX, title
@@ -64,7 +65,7 @@ class HelpWindow(QWidget):
         super().__init__(parent, Qt.WindowType.Window)
         self.setObjectName("HelpWindow")
         self.setWindowTitle("Guide")
-        self.resize(_WIDTH, _HEIGHT)
+        resize_on_screen(self, _WIDTH, _HEIGHT)
         self.search = QLineEdit(self, placeholderText="Search the guide", clearButtonEnabled=True)
         self.search.setAccessibleName("Search the guide")
         self.pages = QTreeWidget(self)

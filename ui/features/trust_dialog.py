@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.forms import make_primary
+from ui.shared.forms import make_primary, resize_on_screen
 from ui.shared.labels import Label
 from workbench.project.project_code import Code
 from workbench.project.trust import unread_files
@@ -77,7 +77,7 @@ class CodeDialog(QDialog):
         layout.addWidget(self.places)
         layout.addWidget(split, 1)
         layout.addWidget(self.buttons)
-        self.resize(900, 600)
+        resize_on_screen(self, 900, 600)
         if self._paths:
             self.files.setCurrentRow(0)
 

@@ -40,9 +40,7 @@ class _Title(QWidget):
         self.setObjectName("DockTitle")
         self.setFixedHeight(TITLE_PX)
         self.floating = _tool(self, "Float")
-        self.floating.clicked.connect(
-            lambda: dock.setFloating(False) if dock.isFloating() else dock.set_afloat()
-        )
+        self.floating.clicked.connect(dock.toggle_afloat)
         self.closing = _tool(self, "Close (reopen from the View menu)")
         self.closing.clicked.connect(dock.close)
         layout = QHBoxLayout(self)
@@ -154,6 +152,13 @@ class Dock(QDockWidget):
         if self.isFloating():
             return move_focus(self.tab_stops(), forward=forward)
         return super().focusNextPrevChild(forward)
+
+    def toggle_afloat(self) -> None:
+        """Float the dock, or put it back into its place."""
+        if self.isFloating():
+            self.setFloating(False)
+        else:
+            self.set_afloat()
 
     def set_afloat(self) -> None:
         """Float the dock, a little aside of its place, so that it is seen to float."""

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.appearance import Appearance
-from ui.shared.forms import PathField, SpinBox
+from ui.shared.forms import PathField, SpinBox, resize_on_screen
 from ui.shared.labels import Label, literal
 from ui.shared.theme import THEMES, Theme
 from ui.state.settings import Settings
@@ -269,7 +269,7 @@ class DoctorDialog(QDialog):
         layout.setSpacing(10)
         layout.addWidget(self.page, 1)
         layout.addWidget(buttons)
-        self.resize(760, 620)
+        resize_on_screen(self, 760, 620)
         self._look()
 
     def _look(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
-from ui.shared.forms import WrappedLabel
+from ui.shared.forms import WrappedLabel, resize_on_screen
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
 from ui.shared.workbench_command import CommandDialog
@@ -106,7 +106,7 @@ class ToolchainComparisonDialog(CommandDialog):
         layout.addWidget(self.note)
         layout.addWidget(self.table, 1)
         layout.addLayout(last)
-        self.resize(820, 560)
+        resize_on_screen(self, 820, 560)
 
     def compare(self) -> None:
         """Run the project in both toolchains, if its code is allowed."""

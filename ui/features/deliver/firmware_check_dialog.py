@@ -10,7 +10,7 @@ from typing import Any
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QTextBrowser, QVBoxLayout, QWidget
 
-from ui.shared.forms import PathField, WrappedLabel, dialog_form, make_primary
+from ui.shared.forms import PathField, WrappedLabel, dialog_form, make_primary, resize_on_screen
 from ui.shared.labels import Label
 from ui.shared.number_format import count
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
@@ -140,7 +140,7 @@ class FirmwareCheckDialog(CommandDialog):
         layout.addWidget(self.table, 1)
         layout.addWidget(self.answer, 1)
         layout.addLayout(row)
-        self.resize(860, 620)
+        resize_on_screen(self, 860, 620)
 
     def _show_state(self, *_: object) -> None:
         self.check.setText("Checking\u2026" if self.is_running else "Check")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDropEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
 
@@ -22,6 +22,7 @@ from ui.features.program_viewer.program_tables import (
 )
 from ui.shared.appearance import Appearance
 from ui.shared.figure_cards import Card, FigureCards
+from ui.shared.forms import resize_on_screen
 from ui.shared.labels import Label, literal
 from ui.shared.number_format import count, size
 from ui.shared.sortable_table import FigureTableModel, FigureView
@@ -64,7 +65,7 @@ class ProgramWindow(QWidget):
         self._background = Background(self)
         self._build()
         appearance.changed.connect(self.set_theme)
-        self.resize(QSize(*_SIZE).boundedTo(self.screen().availableSize()))
+        resize_on_screen(self, *_SIZE)
         self.render_contents(contents)
         self.set_theme(appearance.theme)
 

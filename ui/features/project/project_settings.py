@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 
 from ui.features.project.data_preview import DataPreview, summary_of
 from ui.shared.file_dialogs import DATA, MODELS, WEIGHTS
-from ui.shared.forms import PathField, TallForm, align_fields, make_primary
+from ui.shared.forms import PathField, TallForm, align_fields, make_primary, resize_on_screen
 from ui.shared.labels import Label, literal
 from ui.shared.setting_names import PREPROCESS, SECTIONS, TOKENS, Rows, titles
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
@@ -120,7 +120,7 @@ class ProjectSettingsDialog(QDialog):
         self._soon.timeout.connect(self.check)
         self._build()
         self.check()
-        self.resize(680, 720)
+        resize_on_screen(self, 680, 720)
         QTimer.singleShot(0, self, lambda: self.show_field(field))
 
     def texts(self) -> dict[str, str]:

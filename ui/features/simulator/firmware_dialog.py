@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.forms import PathField, dialog_form, make_primary
+from ui.shared.forms import PathField, dialog_form, make_primary, resize_on_screen
 from ui.shared.labels import Label
 from ui.shared.workbench_command import CommandDialog
 
@@ -82,7 +82,7 @@ class FirmwareDialog(CommandDialog):
         layout.addWidget(about)
         layout.addWidget(self.text, 1)
         layout.addLayout(row)
-        self.resize(720, 640)
+        resize_on_screen(self, 720, 640)
 
     def _show_state(self, *_: object) -> None:
         self.prove.setText("Stop" if self.is_running else "Prove")
