@@ -99,9 +99,10 @@ def _accurate(project: Project, accuracy: AccuracyResult, evaluated: EvaluateRes
         "low accuracy": "doubtful",
         "not accurate enough": "missed",
     }
-    lines = [f"Measured on {accuracy.measured_on}."] if accuracy.data is not None else []
-    lines += [limit_words(limit) for limit in accuracy.broken]
+    # Why it is not accurate comes first.
+    lines = [limit_words(limit) for limit in accuracy.broken]
     lines += [mark_words(mark) for mark in accuracy.marks]
+    lines += [f"Measured on {accuracy.measured_on}."] if accuracy.data is not None else []
     lines += accuracy.notes
     lines += _most_added(evaluated.tensors)
     figure, bars = _quality(evaluated, accuracy)

@@ -47,12 +47,13 @@ def test_that_accuracy_is_shown_beside_the_float_model_and_judged_by_the_goal():
     assert answers(evaluate=labelled(0.995))["accurate"].state == "met"
 
 
-def test_that_a_doubtful_answer_says_which_limit_is_not_met():
+def test_that_a_low_accuracy_says_what_is_low_before_all_else():
     project = make_project()
-    strict = project.accuracy.model_copy(update={"sqnr": 200.0})
-    doubtful = answers(project.model_copy(update={"accuracy": strict}), evaluate=labelled(1.0))["accurate"]
-    assert doubtful.state == "doubtful"
-    assert any("200" in line and "SQNR" in line for line in doubtful.lines)
+    limits = project.accuracy.model_copy(update={"low_sqnr": 90.0})
+    low = answers(project.model_copy(update={"accuracy": limits}))["accurate"]
+    assert low.state == "doubtful"
+    assert "90" in low.lines[0]
+    assert "SQNR" in low.lines[0]
 
 
 def test_that_the_operation_that_adds_most_of_the_error_is_named():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSignalBlocker, Qt
+from PySide6.QtCore import QSignalBlocker, Qt, QTimer
 from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from ui.shared.candidate_preview import CandidatePreview
@@ -65,7 +65,10 @@ class WeightTransformsPanel(Panel):
         for improver in IMPROVERS:
             self._add(improver, body, column)
         column.addStretch(1)
-        scroll = QScrollArea(self)
+        scroll = self._scroll = QScrollArea(self)
+        # Later, when the text of the outcome has its place.
+        self._reveal = QTimer(self, interval=0, singleShot=True)
+        self._reveal.timeout.connect(self._reveal_outcome)
         whole = QWidget(self)
         row = QHBoxLayout(whole)
         row.setContentsMargins(0, 0, 0, 0)
@@ -95,7 +98,7 @@ class WeightTransformsPanel(Panel):
         self.presets: dict[ImproverPresetId, QPushButton] = {}
         row = QHBoxLayout()
         for preset in IMPROVER_PRESETS:
-            button = QPushButton(preset.title, body)
+            button = QPushButton(f"Use {preset.title.lower()}", body)
             titles = [i.title.lower() for i in IMPROVERS if i.id in preset.improvers]
             button.setToolTip(literal(f"Use {' and '.join(titles)} instead of other transforms"))
             button.clicked.connect(partial(self._on_preset, preset))
@@ -178,8 +181,15 @@ class WeightTransformsPanel(Panel):
             summary = self.preview.sentence() if name == self._previewed else ""
             done = next((i.sentence for i in self._improvements(name) if i.improver == name), "")
             summary = "\n".join(text for text in (done, summary) if text)
+            if name == self._previewed and summary != self.outcomes[name].text():
+                self._reveal.start()
             self.outcomes[name].setText(summary)
             self.outcomes[name].setVisible(bool(summary))
+
+    def _reveal_outcome(self) -> None:
+        """Scroll to what the preview says: that of the last transform is below the others."""
+        if self._previewed is not None:
+            self._scroll.ensureWidgetVisible(self.outcomes[self._previewed], 0, 0)
 
     def _improvements(self, name: ImproverId) -> tuple[Improvement, ...]:
         """Return the changes by the transforms in the project or in the previewed candidate."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 TITLE_PX = 26
 # How far a floating dock is from its place.
 _ASIDE_PX = 24
+_TAB_TIP = "Double click: float. Right click: float or close."
 
 
 class _Title(QWidget):
@@ -40,7 +41,7 @@ class _Title(QWidget):
         self.setObjectName("DockTitle")
         self.setFixedHeight(TITLE_PX)
         self.floating = _tool(self, "Float")
-        self.floating.clicked.connect(dock.toggle_afloat)
+        self.floating.clicked.connect(dock.toggle_floating)
         self.closing = _tool(self, "Close (reopen from the View menu)")
         self.closing.clicked.connect(dock.close)
         layout = QHBoxLayout(self)
@@ -153,7 +154,7 @@ class Dock(QDockWidget):
             return move_focus(self.tab_stops(), forward=forward)
         return super().focusNextPrevChild(forward)
 
-    def toggle_afloat(self) -> None:
+    def toggle_floating(self) -> None:
         """Float the dock, or put it back into its place."""
         if self.isFloating():
             self.setFloating(False)
@@ -271,7 +272,11 @@ def equip_tabs(home: QMainWindow, docks: Sequence[Dock], theme: Theme, *, are_cl
             bar.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
             bar.customContextMenuRequested.connect(partial(_show_tab_menu, bar, by_title))
             bar.tabBarDoubleClicked.connect(partial(_float_tab, bar, by_title))
-        for number in range(bar.count()) if are_closable else ():
+        for number in range(bar.count()):
+            # Qt sets the title as the tip of each new tab.
+            bar.setTabToolTip(number, _TAB_TIP)
+            if not are_closable:
+                continue
             button = bar.tabButton(number, QTabBar.ButtonPosition.RightSide)
             dock = by_title.get(bar.tabText(number))
             if button is None and dock is not None:

@@ -504,7 +504,8 @@ class MainWindow(QMainWindow):
 
     def _on_closed(self, panel_id: PanelId) -> None:
         # A panel at the sides is closed for this workspace: Model, its own one, shows it again.
-        if panel_id in self._sides and self.workspaces.current != "model":
+        is_docked = panel_id in self._sides and not self.docks[panel_id].isFloating()
+        if is_docked and self.workspaces.current != "model":
             self._collapsed.add(panel_id)
 
     def _build_status(self) -> None:

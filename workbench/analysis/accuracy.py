@@ -188,8 +188,8 @@ def _cause(limit: Limit) -> str:
 
 
 def mark_words(mark: Limit) -> str:
-    """Return a mark for people, such as ``SQNR ... [dB]: 15.2, better \u2265 20``."""
-    return limit_words(mark, bound="better")
+    """Return a mark for people, such as ``SQNR against float [dB]: 15.2 (better at least 20)``."""
+    return limit_words(mark, bound="better at least")
 
 
 def accuracy_of(

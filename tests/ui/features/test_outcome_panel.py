@@ -46,6 +46,25 @@ def test_that_an_answer_that_is_not_known_is_asked_for(opened, qtbot):
     qtbot.waitUntil(lambda: bool(fast.answer.bars))
 
 
+def test_that_an_answer_whose_stage_runs_says_so_and_offers_no_run(opened, qtbot):
+    run_to(opened, qtbot, "evaluate")
+    panel = opened.window.reveal("outcome")
+    qtbot.waitUntil(lambda: len(panel.cards) == 4)
+    (fast,) = [card for card in panel.cards if card.answer.id == "fast"]
+    unknown, seen = fast.figure.text(), {}
+
+    def look(stage):
+        if stage == "lower":
+            seen[opened.session.stage("lower").state] = (fast.figure.text(), fast.more.isHidden())
+
+    opened.session.stage_changed.connect(look)
+    click(qtbot, fast.more)
+    qtbot.waitUntil(lambda: bool(fast.answer.bars))
+    assert seen["running"][0] != unknown
+    assert seen["running"][1]
+    assert not fast.more.isHidden()
+
+
 def test_that_figures_of_a_former_configuration_stay_and_are_called_outdated(opened, qtbot):
     run_to(opened, qtbot, "")
     panel = opened.window.reveal("outcome")

@@ -177,6 +177,31 @@ def test_that_a_program_is_executed_by_operations_on_inputs_of_a_file(shown, qtb
     qtbot.waitUntil(lambda: view.outputs.rowCount() == 1)
 
 
+def test_that_the_values_of_an_output_are_shown_at_once_and_when_it_is_chosen(shown, qtbot):
+    window = shown("u55.pte")
+    view = window.execution
+    window.tabs.setCurrentWidget(view)
+    view.run.click()
+    qtbot.waitUntil(lambda: view.outputs.rowCount() == 1)
+
+    def extremes():
+        values = [float(word) for word in view.values.toPlainText().split()]
+        return min(values), max(values)
+
+    def has_output():
+        row = texts(view.outputs)[0]
+        return extremes() == pytest.approx([float(word) for word in row[5:7]], rel=1e-5)
+
+    assert has_output()
+    view.operation_table.selectRow(1)
+    qtbot.waitUntil(lambda: view.tensors.rowCount() > 0)
+    view.tensor_table.selectRow(0)
+    shown_values = view.values.toPlainText()
+    view.output_table.selectRow(0)
+    assert view.values.toPlainText() != shown_values
+    assert has_output()
+
+
 class _InThisProcess:
     """Computes what LiteRT computes, without the seconds of a process of its own."""
 

@@ -50,6 +50,15 @@ def test_that_an_improver_is_tried_tells_what_it_leaves_alone_and_is_switched_in
     assert left in said()
 
 
+def test_that_what_a_preview_says_comes_into_view(opened, panel, qtbot):
+    opened.window.resize(1100, 620)
+    last = list(panel.previews)[-1]
+    outcome = panel.outcomes[last]
+    panel.previews[last].click()
+    qtbot.waitUntil(lambda: "cycles: 1,000" in outcome.text())
+    qtbot.waitUntil(lambda: outcome.visibleRegion().boundingRect() == outcome.rect())
+
+
 def test_that_a_preset_and_settings_are_one_undo_step_each(opened, panel, qtbot):
     panel.switches["gptq"].click()
     panel.presets["rounding+clips"].click()

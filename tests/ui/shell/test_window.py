@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtWidgets import QPushButton, QTabBar
 
@@ -14,7 +14,6 @@ from tests.conftest import SESSIONS
 from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
 from ui.features.project.recipe import RecipeDialog
-from ui.shell.dock import tab_bars
 from ui.shell.panels import PANELS
 from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import GraphSnapshot, Node
@@ -294,44 +293,6 @@ def test_that_the_view_menu_closes_and_opens_every_panel(opened):
             assert action.isChecked() is not is_shown
             action.trigger()
             assert opened.window.docks[row.id].isHidden() is not is_shown, row.title
-
-
-def test_that_a_tab_of_a_panel_is_closed_and_floated_and_the_panel_comes_back(opened, qtbot):
-    window = opened.window
-    window.resize(1600, 1000)
-    window.reset_layout()
-    window.show_workspace("model")
-    dock = window.docks["suggestions"]
-    qtbot.waitUntil(lambda: "Suggestions" in tab_bars(window))
-
-    def tab():
-        bar = tab_bars(window)["Suggestions"]
-        return bar, [bar.tabText(n) for n in range(bar.count())].index("Suggestions")
-
-    bar, number = tab()
-    qtbot.waitUntil(lambda: bar.tabButton(number, QTabBar.ButtonPosition.RightSide) is not None)
-    bar.tabButton(number, QTabBar.ButtonPosition.RightSide).click()
-    assert dock.isHidden()
-    window.reveal("suggestions")
-    bar, number = tab()
-    qtbot.mouseDClick(bar, Qt.MouseButton.LeftButton, pos=bar.tabRect(number).center())
-    assert dock.isFloating()
-    assert dock.mapToGlobal(QPoint()) != window.docks["inspector"].mapToGlobal(QPoint())
-
-
-def test_that_a_panel_closed_in_another_workspace_is_there_in_its_own(opened, qtbot):
-    window = opened.window
-    window.reset_layout()
-    window.show_workspace("outcome")
-    window.go_to("modules")
-    assert window.docks["modules"].isVisible()
-    window.docks["modules"].close()
-    window.show_workspace("model")
-    assert window.docks["modules"].isVisible()
-    window.docks["modules"].close()
-    window.show_workspace("outcome")
-    window.show_workspace("model")
-    assert not window.docks["modules"].isVisible()
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QSc
 
 from ui.shared.bar_picture import BarPicture
 from ui.shared.board_fit import BoardFitReader
+from ui.shared.empty_states import sentence
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label, literal
 from ui.shared.panel import Result
@@ -24,6 +25,7 @@ from workbench.results import EvaluateResult, LowerResult
 from workbench.suggestions import Suggestion
 
 if TYPE_CHECKING:
+    from ui.state.session import StageView
     from workbench.ids import StageId
 
 _MOST_STEPS = 4
@@ -97,11 +99,24 @@ class AnswerCard(QFrame):
         self.picture.render_bars(answer.picture, answer.bars)
         self.lines.setText("\n".join(answer.lines))
         self.lines.setVisible(bool(answer.lines))
-        is_open = answer.state == "open" and not answer.bars
-        self.more.setText("Run" if is_open else "Details")
+        self.more.setText("Run" if self.is_open else "Details")
         self.more.setAccessibleName(f"{self.more.text()}: {answer.title}")
         states = {"met": "limit met", "missed": "limit missed", "doubtful": "in doubt", "open": ""}
         self.setAccessibleName(f"{answer.title}: {answer.figure} {states[answer.state]}".strip())
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the answer is not known yet."""
+        return self.answer is not None and self.answer.state == "open" and not self.answer.bars
+
+    def render_progress(self, view: StageView) -> None:
+        """Show how far the stage of an open answer is, instead of that it did not run."""
+        if self.answer is None or not self.is_open:
+            self.more.show()
+            return
+        is_busy = view.state in {"running", "queued"}
+        self.figure.setText(sentence(view, "") if is_busy else self.answer.figure)
+        self.more.setHidden(is_busy)
 
     def _on_details(self) -> None:
         if self.answer is not None:
@@ -146,6 +161,7 @@ class OutcomePanel(ResultPanel):
         self.cards: list[AnswerCard] = []
         self.suggesting = shared_suggestions(self.context)
         self.suggesting.changed.connect(lambda: self._mark("state"))
+        self.context.session.stage_changed.connect(self._show_progress)
         self.frames["evaluate"] = StageFrame("Outcome", NOTHING, self._make, self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
@@ -168,6 +184,7 @@ class OutcomePanel(ResultPanel):
             self.cards.append(AnswerCard(self._on_details, lambda: self.context.theme, self.page))
         for card, answer in zip(self.cards, answers, strict=False):
             card.render_answer(answer, theme, is_outdated=answer.stage in outdated)
+            self._show_progress(answer.stage)
         for card in self.cards[len(answers) :]:
             card.hide()
         self._arrange(len(answers))
@@ -179,6 +196,14 @@ class OutcomePanel(ResultPanel):
         self._steps_key = None
         if self.has("evaluate"):
             self.show_results()
+
+    def _show_progress(self, stage: str) -> None:
+        if not self.isVisible():
+            return
+        view = self.context.session.stage(stage)  # type: ignore[arg-type]  # an id of a stage
+        for card in self.cards:
+            if card.answer is not None and card.answer.stage == stage:
+                card.render_progress(view)
 
     def _load(self, outdated: set[str], kind: type[Result], stage: StageId, /) -> Result | None:
         """Return the present result of a stage, else the former one, and note that it is."""
@@ -276,9 +301,9 @@ class OutcomePanel(ResultPanel):
         self.all_steps.setVisible(bool(ranked))
 
     def _on_details(self, answer: AnswerId) -> None:
-        shown = next(card.answer for card in self.cards if card.answer and card.answer.id == answer)
-        if shown is not None and shown.state == "open" and not shown.bars:
-            stage: StageId = shown.stage  # type: ignore[assignment]  # an id of a stage
+        card = next(card for card in self.cards if card.answer and card.answer.id == answer)
+        if card.answer is not None and card.is_open:
+            stage: StageId = card.answer.stage  # type: ignore[assignment]  # an id of a stage
             self.context.run_to(stage)
         else:
             self._show_panel(_DETAILS[answer])

@@ -75,6 +75,8 @@ OUTPUT_COLUMNS: tuple[Column[OutputRow], ...] = (
     ),
     *TENSOR_COLUMNS[1:],
 )
+# Columns of the outputs that only a comparison fills.
+_COMPARED = 1, 2
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ class ExecutionView(QWidget):
         self.note.setWordWrap(True)
         self.outputs = FigureTableModel(OUTPUT_COLUMNS, lambda r: r.name, self)
         self.output_table = FigureView("Outputs", self.outputs, self, empty=NOT_EXECUTED)
+        self.output_table.rows_chosen.connect(self._on_output_chosen)
         self.operations = FigureTableModel(COUNTER_COLUMNS, describe_counters, self)
         self.operation_table = FigureView("Executed operations", self.operations, self, empty=NOT_EXECUTED)
         self.operation_table.rows_chosen.connect(self._on_operation_chosen)
@@ -238,6 +241,9 @@ class ExecutionView(QWidget):
             + (f" {count(len(findings))} remarks; the first: {findings[0].message}" if findings else "")
         )
         self.outputs.set_rows(executed.outputs)
+        has_expected = any(row.differing is not None for row in executed.outputs)
+        for column in _COMPARED:
+            self.output_table.setColumnHidden(column, not has_expected)
         rows = [OperationCounters.model_validate(one.as_dict()) for one in counted]
         self.operations.set_rows(rows)
         # A program does not name its modules.
@@ -245,6 +251,8 @@ class ExecutionView(QWidget):
         self.operation_table.setColumnHidden(DELEGATE, len({row.delegate for row in rows}) < 2)
         self._clear_tensors()
         command, self._pending_command = self._pending_command, None
+        if command is None:
+            self.output_table.selectRow(0)
         for index in range(self.operations.rowCount()):
             row = self.operations.row_at(index)
             if row is not None and (row.delegate, row.offset) == command:
@@ -255,17 +263,26 @@ class ExecutionView(QWidget):
         self.tensors.set_rows(())
         self.values.clear()
 
+    def _on_output_chosen(self, shown: Sequence[int]) -> None:
+        row = self.outputs.row_at(shown[0]) if shown else None
+        if row is not None and self._executed is not None:
+            self.tensor_table.clearSelection()
+            number = self._executed.outputs.index(row)
+            self.values.setPlainText(values_text(self._executed.result.outputs[number]))
+
     def _on_operation_chosen(self, shown: Sequence[int]) -> None:
         row = self.operations.row_at(shown[0]) if shown else None
         if row is not None and self._executed is not None:
             self._clear_tensors()
+            self.output_table.clearSelection()
             work = partial(accesses_of, self._executed, row.delegate, row.offset)
             self._background.submit(_STEP, lambda _outdated: work())
 
     def _on_tensor_chosen(self, shown: Sequence[int]) -> None:
         if shown and (row := self.tensors.row_at(shown[0])) is not None:
             index = [access_row(access) for access in self._accesses].index(row)
-            self.values.setPlainText(values_text(self._accesses[index]))
+            self.output_table.clearSelection()
+            self.values.setPlainText(values_text(self._accesses[index].values))
 
 
 def _agreement(outputs: Sequence[OutputRow]) -> str:
@@ -360,14 +377,15 @@ def _row(name: str, values: object, expected: object = None) -> OutputRow:
     )
 
 
-def values_text(access: Access) -> str:
+def values_text(values: object) -> str:
     """Return the values of a tensor as text, a line for each row of (height, width)."""
     import numpy as np
 
-    array = np.atleast_1d(access.values)
+    array = np.atleast_1d(np.asarray(values))
     flat = array.reshape(-1, array.shape[-1])
     rows = max(1, _VALUES_SHOWN // max(1, flat.shape[1]))
-    lines = [" ".join(f"{value:>4}" for value in row) for row in flat[:rows].tolist()]
+    form = ">12.6g" if np.issubdtype(array.dtype, np.floating) else ">4"
+    lines = [" ".join(f"{value:{form}}" for value in row) for row in flat[:rows].tolist()]
     if flat.shape[0] > rows:
         lines.append(f"\u2026 {count(flat.shape[0] - rows)} more rows")
     return "\n".join(lines)
