@@ -79,6 +79,9 @@ _WIDE = {"config": "a16w8"}
 ROWS: tuple[Row, ...] = (
     *_rows("keep_relu_clamps", f"{_CORRECTED}joined"),
     *_rows("fine_factors", f"{_CORRECTED}group_norm_wide", **_WIDE, off=("fine_steps",)),
+    *_rows("fine_factors", f"{_UNSEEN}chosen_leaves", **_WIDE, device=U85),
+    *_rows("steps_of_fractions", f"{_UNSEEN}grown_smoothly", **_WIDE),
+    *_rows("steps_of_fractions", f"{_UNSEEN}grown_smoothly"),
     *_rows(
         "fine_steps",
         f"{_CORRECTED}small_values",

@@ -13,7 +13,15 @@ AGAIN = [
     row
     for row in figures.ROWS
     if row.correction
-    in {"keep_relu_clamps", "fine_steps", "fine_tables", "foldable_norms", "logarithms_of_sums"}
+    in {
+        "keep_relu_clamps",
+        "fine_factors",
+        "fine_steps",
+        "fine_tables",
+        "foldable_norms",
+        "logarithms_of_sums",
+        "steps_of_fractions",
+    }
 ]
 
 

@@ -222,6 +222,18 @@ def test_that_wide_16_bit_grids_cover_half_as_much_again_as_was_seen(engine):
         assert max(-row.minimum, row.maximum) / (row.scale * row.qmax) == pytest.approx(1 / 1.5, rel=0.01)
 
 
+def test_that_weights_that_are_fractions_of_one_number_are_whole_steps(engine):
+    name = "unseen_networks.py:grown_smoothly"
+    stock = decibel(engine, name, "a16w8", steps_of_fractions=False)
+    assert decibel(engine, name, "a16w8") > stock + 1.5
+    assert len(places(engine, network(name, "a16w8"), "steps_of_fractions", "prepare")) == 4
+
+
+def test_that_a_constant_factor_is_not_cut_off_in_16_bits(engine):
+    name = "unseen_networks.py:chosen_leaves"
+    assert decibel(engine, name, "a16w8") > decibel(engine, name, "a16w8", fine_factors=False) - 1
+
+
 @pytest.mark.slow
 def test_that_small_activations_have_coarse_steps_without_the_correction(engine):
     assert decibel(engine, "small_values", "a16w8", fine_steps=False) < 15

@@ -211,3 +211,29 @@ def even_classes():
     return _made(
         lambda: _Net(lambda s, x: functional.log_softmax(s.layer(x), -1), layer=nn.Linear(8, 10)), 3, 8
     )
+
+
+def grown_smoothly():
+    """Linear interpolations, whose weights are elevenths, nineteenths and sixths."""
+
+    def run(self, x):
+        x = functional.interpolate(self.layer(x), size=(12, 20), mode="bilinear", align_corners=True)
+        return functional.interpolate(x, scale_factor=3, mode="bilinear")
+
+    return _made(lambda: _Net(run, layer=nn.Conv2d(3, 4, 3, padding=1)), 1, 3, 7, 9)
+
+
+def chosen_leaves():
+    """Products of shares by codes of zeros and ones, as the leaves of differentiable trees have them."""
+
+    def run(self, x):
+        shares = torch.sigmoid(x)
+        shares = torch.stack([shares, 1 - shares], -1)
+        return torch.einsum("bds,dls->bdl", shares, self.codes).prod(1)
+
+    def build():
+        leaves = torch.arange(8)
+        bits = torch.stack([leaves // 2**place % 2 for place in range(3)]).float()
+        return _Net(run, codes=torch.stack([bits, 1 - bits], -1))
+
+    return _made(build, 2, 3)

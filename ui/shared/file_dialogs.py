@@ -7,7 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtWidgets import QDialogButtonBox, QFileDialog, QLineEdit, QToolButton, QWidget
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QDialogButtonBox, QFileDialog, QLineEdit, QPushButton, QToolButton, QWidget
 
 from ui.shared.theme import icon
 from ui.state.settings import Settings
@@ -22,8 +23,9 @@ WEIGHTS = "Weights (*.safetensors *.pt *.pth *.ckpt)"
 DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 # Names of files that hold nothing but weights; a .pt file may be data.
 WEIGHT_SUFFIXES = frozenset({".safetensors", ".pth", ".ckpt"})
-# Icons of the buttons of Qt's own dialog, whose arrows are black in every theme.
-_ICONS = {"backButton": "back", "forwardButton": "forward", "toParentButton": "up"}
+
+# The buttons of Qt's file dialog, by their object names, and their icons.
+_ARROWS = {"backButton": "back", "forwardButton": "forward", "toParentButton": "up"}
 
 
 def ask_to_open(
@@ -55,19 +57,24 @@ def ask_to_open(
 class _OutputFolderDialog(QFileDialog):
     """A dialog for a folder to write into. A folder that is not there is made."""
 
-    def accept_new(self) -> None:
-        """Let the button take a folder that is not there yet: Qt's own dialog disables it."""
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
         box = self.findChild(QDialogButtonBox)
-        self._name = self.findChild(QLineEdit)
-        if box is not None and self._name is not None:
-            self._button = box.button(QDialogButtonBox.StandardButton.Open)
-            self._button.installEventFilter(self)
-            self._button.setEnabled(bool(self._name.text()))
+        if box is not None:
+            for button in box.buttons():
+                if box.buttonRole(button) == QDialogButtonBox.ButtonRole.AcceptRole:
+                    button.installEventFilter(self)
+                    button.setEnabled(True)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        is_disabled = event.type() == QEvent.Type.EnabledChange and not self._button.isEnabled()
-        if is_disabled and self._name is not None and self._name.text():
-            self._button.setEnabled(True)
+        # Qt disables the button for a name that is not there yet.
+        if (
+            event.type() == QEvent.Type.EnabledChange
+            and isinstance(watched, QPushButton)
+            and not watched.isEnabled()
+        ):
+            name = self.findChild(QLineEdit)
+            watched.setEnabled(name is not None and bool(name.text().strip()))
         return super().eventFilter(watched, event)
 
     def accept(self) -> None:
@@ -86,12 +93,10 @@ def ask_for_output_folder(
 
     ``name`` is the proposed name of a new folder; "" proposes none. See ``ask_to_open``.
     """
-    dialog = _OutputFolderDialog(parent, title)
-    _prepared(dialog, title, start, ())
+    dialog = _prepared(_OutputFolderDialog(parent, title), title, start, ())
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     if name:
         dialog.selectFile(name)
-    dialog.accept_new()
     _remember(dialog, title, chosen, is_inside=not name)
     return dialog
 
@@ -122,6 +127,11 @@ def _prepared(dialog: QFileDialog, title: str, start: Path | None, filters: Sequ
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     if filters:
         dialog.setNameFilters(list(filters))
+    # Qt's own arrows are black in every theme. A dialog of the system has no such buttons.
+    colour = dialog.palette().text().color().name()
+    for name, picture in _ARROWS.items():
+        for button in dialog.findChildren(QToolButton, name):
+            button.setIcon(icon(picture, colour))
     return dialog
 
 
@@ -133,8 +143,4 @@ def _remember(dialog: QFileDialog, title: str, chosen: Chosen, *, is_inside: boo
         chosen(path)
 
     dialog.fileSelected.connect(take)
-    colour = dialog.palette().windowText().color().name()
-    for button in dialog.findChildren(QToolButton):
-        if button.objectName() in _ICONS:
-            button.setIcon(icon(_ICONS[button.objectName()], colour))
     dialog.open()

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.file_dialogs import ask_to_open
 from ui.shared.labels import Label, literal
-from workbench.graph.labels import elide
+from workbench.graph.labels import LONGEST, elide
 
 Kind = Literal["file", "folder", "either"]
 
@@ -133,7 +133,7 @@ _LEAST_PX = 240
 
 
 def resize_on_screen(window: QWidget, width: int, height: int) -> None:
-    """Resize a window, to the room of its screen at most [px]."""
+    """Resize a window [pixels]; on a small screen so that it is within the screen with its frame."""
     window.resize(QSize(width, height).boundedTo(window.screen().availableSize() - QSize(0, FRAME_PX)))
 
 
@@ -242,17 +242,18 @@ def make_primary(button: QPushButton) -> None:
 class WrappedLabel(Label):
     """A label that reserves height for all its lines; splitters ignore height-for-width.
 
-    Names longer than a line are elided; the tooltip has the full text.
+    Names of more than ``longest`` characters are elided; the tooltip has the full text.
     """
 
-    def __init__(self, text: str = "", parent: QWidget | None = None) -> None:
+    def __init__(self, text: str = "", parent: QWidget | None = None, *, longest: int = LONGEST) -> None:
         super().__init__(parent)
+        self._longest = longest
         self.setWordWrap(True)
         self.setText(text)
 
     def setText(self, text: str) -> None:
-        lines = (" ".join(elide(word) for word in line.split(" ")) for line in text.split("\n"))
-        shown = "\n".join(lines)
+        lines = (line.split(" ") for line in text.split("\n"))
+        shown = "\n".join(" ".join(elide(word, self._longest) for word in line) for line in lines)
         super().setText(shown)
         self.setToolTip(literal(text if shown != text else ""))
         self._settle()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, QSize, Qt, Signal
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ui.shared.panel import Panel
 
 TITLE_PX = 26
-# How far a dock that begins to float moves.
-_OFF_PX = QPoint(24, 24)
+# How far a floating dock is from its place.
+_ASIDE_PX = 24
 _TAB_TIP = "Double click: float. Right click: float or close."
 
 
@@ -40,9 +40,9 @@ class _Title(QWidget):
         super().__init__(dock)
         self.setObjectName("DockTitle")
         self.setFixedHeight(TITLE_PX)
-        self.floating = self._tool("Float")
+        self.floating = _tool(self, "Float")
         self.floating.clicked.connect(dock.toggle_floating)
-        self.closing = self._tool("Close (reopen from the View menu)")
+        self.closing = _tool(self, "Close (reopen from the View menu)")
         self.closing.clicked.connect(dock.close)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 0, 4, 0)
@@ -56,12 +56,13 @@ class _Title(QWidget):
         self.floating.setIcon(icon("float", theme.muted))
         self.closing.setIcon(icon("close", theme.muted))
 
-    def _tool(self, words: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setToolTip(literal(words))
-        button.setAccessibleName(words)
-        button.setIconSize(QSize(12, 12))
-        return button
+
+def _tool(parent: QWidget, words: str) -> QToolButton:
+    button = QToolButton(parent)
+    button.setToolTip(literal(words))
+    button.setAccessibleName(words)
+    button.setIconSize(QSize(12, 12))
+    return button
 
 
 class _NoTitle(QWidget):
@@ -79,7 +80,7 @@ class Dock(QDockWidget):
 
     Signals:
         content_asked: the dock is visible and has no panel yet.
-        closed: the user closed the dock.
+        closed: the user closed it.
     """
 
     content_asked = Signal()
@@ -154,12 +155,17 @@ class Dock(QDockWidget):
         return super().focusNextPrevChild(forward)
 
     def toggle_floating(self) -> None:
-        """Float the dock, a little off its former place so that one sees it, or dock it again."""
-        floats = not self.isFloating()
-        self.setFloating(floats)
-        if floats:
-            self.move(self.pos() + _OFF_PX)
-            self.show()
+        """Float the dock, or put it back into its place."""
+        if self.isFloating():
+            self.setFloating(False)
+        else:
+            self.set_afloat()
+
+    def set_afloat(self) -> None:
+        """Float the dock, a little aside of its place, so that it is seen to float."""
+        place = self.mapToGlobal(QPoint(_ASIDE_PX, _ASIDE_PX))
+        self.setFloating(True)
+        self.move(place)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         super().closeEvent(event)
@@ -254,48 +260,47 @@ def tab_bars(home: QMainWindow) -> dict[str, QTabBar]:
     return {bar.tabText(number): bar for bar in bars for number in range(bar.count())}
 
 
-class TabHandler(QObject):
-    """Floats and closes docks by their tabs: a dock in a tab group has no title with buttons."""
+def equip_tabs(home: QMainWindow, docks: Sequence[Dock], theme: Theme, *, are_closable: bool) -> None:
+    """Let the tabs of docks do what the title bar does, which a dock in a tab group has not.
 
-    def __init__(self, home: QMainWindow, docks: Sequence[Dock], bar: QTabBar) -> None:
-        super().__init__(bar)
-        self._home, self._docks, self._bar = home, docks, bar
-        bar.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        bar.customContextMenuRequested.connect(self._show_menu)
-        bar.tabBarDoubleClicked.connect(self._float)
-
-    def menu_of(self, number: int) -> QMenu | None:
-        """Return the menu of a tab; None where no tab is."""
-        dock = self._dock(number)
-        if dock is None:
-            return None
-        menu = QMenu(self._bar)
-        menu.addAction("Float").triggered.connect(dock.toggle_floating)
-        menu.addAction("Close").triggered.connect(dock.close)
-        return menu
-
-    def _dock(self, number: int) -> Dock | None:
-        text = self._bar.tabText(number)
-        return next((d for d in self._docks if d.parent() is self._home and d.windowTitle() == text), None)
-
-    def _float(self, number: int) -> None:
-        if (dock := self._dock(number)) is not None:
-            dock.toggle_floating()
-
-    def _show_menu(self, place: QPoint) -> None:
-        if (menu := self.menu_of(self._bar.tabAt(place))) is not None:
-            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            menu.popup(self._bar.mapToGlobal(place))
-
-
-def handle_tabs(home: QMainWindow, docks: Sequence[Dock]) -> None:
-    """Let the user float and close docks by their tabs."""
+    A double click floats the dock, a right click offers Float and Close. With ``are_closable`` each
+    tab has a button that closes its dock.
+    """
+    by_title = {dock.windowTitle(): dock for dock in docks}
     for bar in set(tab_bars(home).values()):
-        if bar.findChild(TabHandler) is None:
-            TabHandler(home, docks, bar)
+        if bar.contextMenuPolicy() != Qt.ContextMenuPolicy.CustomContextMenu:
+            bar.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+            bar.customContextMenuRequested.connect(partial(_show_tab_menu, bar, by_title))
+            bar.tabBarDoubleClicked.connect(partial(_float_tab, bar, by_title))
         for number in range(bar.count()):
             # Qt sets the title as the tip of each new tab.
             bar.setTabToolTip(number, _TAB_TIP)
+            if not are_closable:
+                continue
+            button = bar.tabButton(number, QTabBar.ButtonPosition.RightSide)
+            dock = by_title.get(bar.tabText(number))
+            if button is None and dock is not None:
+                button = _tool(bar, "Close (reopen from the View menu)")
+                button.clicked.connect(dock.close)
+                bar.setTabButton(number, QTabBar.ButtonPosition.RightSide, button)
+            if isinstance(button, QToolButton):
+                button.setIcon(icon("close", theme.muted))
+
+
+def _show_tab_menu(bar: QTabBar, docks: Mapping[str, Dock], place: QPoint) -> None:
+    dock = docks.get(bar.tabText(bar.tabAt(place)))
+    if dock is not None:
+        menu = QMenu(bar)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction("Float").triggered.connect(dock.set_afloat)
+        menu.addAction("Close").triggered.connect(dock.close)
+        menu.popup(bar.mapToGlobal(place))
+
+
+def _float_tab(bar: QTabBar, docks: Mapping[str, Dock], number: int) -> None:
+    dock = docks.get(bar.tabText(number))
+    if dock is not None:
+        dock.set_afloat()
 
 
 def show_titles(docks: Sequence[Dock], *, is_outer: bool) -> None:

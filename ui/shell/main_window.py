@@ -25,7 +25,7 @@ from ui.shared.labels import Label
 from ui.shared.tab_order import move_focus, reading_order
 from ui.shared.theme import Theme, icon
 from ui.shell.actions import ACTIONS, LINE, MENUS, CommandPalette
-from ui.shell.dock import Dock, arrange, handle_tabs, show_titles, tab_bars
+from ui.shell.dock import Dock, arrange, equip_tabs, show_titles, tab_bars
 from ui.shell.panels import FIRST, PANELS, RUN_BAR_PX, SCOREBOARD_PX, WORKSPACES, PanelRow, WorkspaceId
 from ui.shell.workspaces import Rail, SlotWidget, Workspaces
 from workbench.pipeline.stages import STAGES
@@ -331,6 +331,7 @@ class MainWindow(QMainWindow):
                 self.actions_by_id[row.id].setIcon(icon(row.icon, theme.text))
         for dock in self.docks.values():
             dock.set_theme(theme)
+        self._titles.start()
         self.pipeline.set_theme(theme)
         self.scoreboard.set_theme(theme)
         self.rail.set_theme(theme)
@@ -395,8 +396,8 @@ class MainWindow(QMainWindow):
         before = [self.docks[r.id] for r in PANELS if r.area == row.area and r.id in self.docks]
         home.addDockWidget(area, dock)
         dock.content_asked.connect(self.fill_panels)
-        dock.closed.connect(partial(self._on_closed, row.id))
         dock.dockLocationChanged.connect(self._titles.start)
+        dock.closed.connect(partial(self._on_closed, row.id))
         if before and row.area != "left":
             home.tabifyDockWidget(before[-1], dock)
         self.docks[row.id] = dock
@@ -502,7 +503,7 @@ class MainWindow(QMainWindow):
             self.docks[panel_id].close()
 
     def _on_closed(self, panel_id: PanelId) -> None:
-        """Show a panel of the sides beside the model again that was closed in another workspace."""
+        # A panel at the sides is closed for this workspace: Model, its own one, shows it again.
         is_docked = panel_id in self._sides and not self.docks[panel_id].isFloating()
         if is_docked and self.workspaces.current != "model":
             self._collapsed.add(panel_id)
@@ -542,7 +543,7 @@ class MainWindow(QMainWindow):
     def _show_titles_in(self, home: QMainWindow) -> None:
         docks = [dock for dock in self.docks.values() if dock.parent() is home]
         show_titles(docks, is_outer=home is self)
-        handle_tabs(home, docks)
+        equip_tabs(home, docks, self.appearance.theme, are_closable=home is self)
 
     def focusNextPrevChild(self, forward: bool) -> bool:
         """Move the focus by the Tab key."""

@@ -132,7 +132,7 @@ def command_of(job: Job, cache: Cache) -> RunUntil | RunStudy:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration as text: 0.4 s, 12 s, 3 min 05 s."""
+    """Return a duration as text: 0.4 s, 12 s, 3:05 min."""
     if seconds is None:
         return ""
     if seconds < 0.05:
@@ -141,7 +141,7 @@ def duration(seconds: float | None) -> str:
         return f"{seconds:.1f} s"
     if seconds < 60:
         return f"{seconds:.0f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d} min"
 
 
 def interactive_part(stage_id: StageId) -> StageId:

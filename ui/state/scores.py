@@ -285,7 +285,7 @@ def _quality(figures: _Figures, pinned: Run | None) -> Score:
 def _against_float(score: Score, figures: _Figures) -> Score:
     """Return the score of the accuracy with the float model's figure and what was lost of it.
 
-    The difference is green where the project's limits hold, red where they do not.
+    The difference is red where the project's limits do not hold, and a gain green where they do.
     """
     value = figures.evaluated
     if value is None:
@@ -294,7 +294,9 @@ def _against_float(score: Score, figures: _Figures) -> Score:
         compared = _of_metric(score, value, value.metric_float)
         return _judged_beside(compared, value.metric_text(value.metric_float), figures)
     if value.top1_quantized is not None and value.top1_float is not None:
-        now, before, form = 100 * value.top1_quantized, 100 * value.top1_float, "{:.1f}"
+        # The difference is that of the figures as they are shown.
+        now, before = round(100 * value.top1_quantized, 1), round(100 * value.top1_float, 1)
+        form = "{:.1f}"
         shown, grows = f"{before:.1f}", True
     elif value.text is not None and value.text.perplexity_quantized is not None:
         now, before = value.text.perplexity_quantized, value.text.perplexity_float
@@ -309,14 +311,16 @@ def _of_metric(score: Score, value: EvaluateResult, before: float) -> Score:
     assert value.metric_quantized is not None
     change = value.metric_quantized - before
     if value.task is not None:
-        return _compared(score, 100 * change, "{:.1f} pp")
+        change = round(100 * value.metric_quantized, 1) - round(100 * before, 1)
+        return _compared(score, change, "{:.1f} pp")
     return _compared(score, change, "{:.3g}", grows=None)
 
 
 def _judged_beside(compared: Score, shown: str, figures: _Figures) -> Score:
     """Return a score with the float model's figure, and the colour of the verdict."""
     verdict = figures.accuracy.verdict if figures.accuracy is not None else "not measured"
-    judged = {"accurate enough": True, "not accurate enough": False, "low accuracy": None}
+    gained = True if compared.is_better or compared.delta == _SAME else None
+    judged = {"accurate enough": gained, "not accurate enough": False, "low accuracy": None}
     return replace(
         compared,
         value=f"{compared.value}, float {shown}",

@@ -540,7 +540,7 @@ def _checked_one(number: int, tensor: Tensor, array: _Array) -> _Array:
             code="npu-input",
         )
     values = array.reshape(tensor.shape)
-    return values.astype(wanted) if both_float else np.ascontiguousarray(values).view(wanted)
+    return values.astype(wanted) if both_float else np.asarray(values, order="C").view(wanted)
 
 
 def _dtype(name: str) -> np.dtype[Any]:
@@ -561,7 +561,7 @@ def _axes(order: tuple[int, ...], rank: int) -> tuple[int, ...]:
 
 def _in_memory_order(values: Any, tensor: Value) -> _Array:
     array = np.asarray(values)
-    return np.ascontiguousarray(array.transpose(_axes(tensor.dim_order, array.ndim)))
+    return np.asarray(array.transpose(_axes(tensor.dim_order, array.ndim)), order="C")
 
 
 def _from_memory(data: _Array, dtype: str, shape: tuple[int, ...], order: tuple[int, ...]) -> _Array:

@@ -9,6 +9,7 @@ from workbench.npu.cpu import Output
 pytestmark = pytest.mark.engine
 
 CODES = np.array([[2, -4], [6, 8]], np.int8)
+SCALAR = Output("float32", ())
 SCALES, ZEROS = np.array([0.5, 2.0], np.float32), np.array([0, 2], np.int64)
 
 
@@ -30,3 +31,8 @@ def test_that_a_tensor_without_values_has_its_shape(name):
     (result,) = compute(name, [[2, 3], [0, 1] if "dim" in name else None], [Output("float32", (2, 3))])
     assert result.shape == (2, 3)
     assert result.dtype == np.float32
+
+
+def test_that_a_single_number_has_no_dimension():
+    (result,) = compute("aten::sum.IntList_out", [CODES.astype(np.float32), None, False, None], [SCALAR])
+    assert (result.shape, float(result)) == ((), 12.0)

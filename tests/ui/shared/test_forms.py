@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.empty_states import StaleBanner
-from ui.shared.forms import FittingCombo, TallForm, WrappedLabel
+from ui.shared.forms import FittingCombo, TallForm, WrappedLabel, resize_on_screen
 from ui.state.session import StageView
 from workbench.errors import ErrorInfo, Place
 
@@ -134,3 +134,12 @@ def test_that_a_banner_in_a_narrow_panel_has_its_buttons_below_one_line_of_text(
         label = banner.label
         assert (banner.button.y() >= label.geometry().bottom()) == is_below
         assert label.width() >= label.fontMetrics().horizontalAdvance(label.text())
+
+
+def test_that_a_dialog_stays_within_a_small_screen_with_its_frame(qtbot):
+    dialog = QDialog()
+    qtbot.addWidget(dialog)
+    resize_on_screen(dialog, 5000, 5000)
+    room = dialog.screen().availableSize()
+    assert dialog.width() <= room.width()
+    assert dialog.height() < room.height()

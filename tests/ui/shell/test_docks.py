@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from ui.shell.dock import TabHandler, tab_bars
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QMenu, QTabBar
+
+from ui.shell.dock import tab_bars
+
+
+def tab(home, title):
+    """Return a tab's bar and number."""
+    bar = tab_bars(home)[title]
+    return bar, next(n for n in range(bar.count()) if bar.tabText(n) == title)
 
 
 def tab_menu(home, title):
     """Return the menu of a tab, as a right click opens it, by the texts of its actions."""
-    bar = tab_bars(home)[title]
-    number = next(n for n in range(bar.count()) if bar.tabText(n) == title)
-    menu = bar.findChild(TabHandler).menu_of(number)
+    bar, number = tab(home, title)
+    bar.customContextMenuRequested.emit(bar.tabRect(number).center())
+    menu = bar.findChildren(QMenu)[-1]
     return {action.text(): action for action in menu.actions()}
 
 
 def has_handler(home, title):
     bar = tab_bars(home).get(title)
-    return bar is not None and bar.findChild(TabHandler) is not None
+    return bar is not None and bar.contextMenuPolicy() == Qt.ContextMenuPolicy.CustomContextMenu
 
 
 def test_that_a_dock_closed_in_another_workspace_is_back_beside_the_model(opened):
@@ -56,8 +65,7 @@ def test_that_the_tabs_of_a_workspace_float_too(opened, qtbot):
     window.show_workspace("performance")
     home = window.workspaces.homes["performance"]
     qtbot.waitUntil(lambda: has_handler(home, "Memory"))
-    bar = tab_bars(home)["Memory"]
-    number = next(n for n in range(bar.count()) if bar.tabText(n) == "Memory")
+    bar, number = tab(home, "Memory")
     bar.tabBarDoubleClicked.emit(number)
     assert window.docks["memory"].isFloating()
 
@@ -68,3 +76,16 @@ def test_that_a_dock_that_begins_to_float_is_seen_to_float(opened):
     modules.titleBarWidget().floating.click()
     assert modules.isFloating()
     assert modules.mapToGlobal(modules.rect().topLeft()) != place
+
+
+def test_that_the_button_of_a_tab_closes_its_dock(opened, qtbot):
+    window, right = opened.window, QTabBar.ButtonPosition.RightSide
+    window.resize(1600, 1000)
+    window.reset_layout()
+    window.show_workspace("model")
+    qtbot.waitUntil(lambda: has_handler(window, "Suggestions"))
+    bar, number = tab(window, "Suggestions")
+    bar.tabButton(number, right).click()
+    assert window.docks["suggestions"].isHidden()
+    window.reveal("suggestions")
+    assert "Suggestions" in tab_bars(window)

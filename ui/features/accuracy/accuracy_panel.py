@@ -319,6 +319,9 @@ class AccuracyPanel(ResultPanel):
             order.DescendingOrder if shown == ADDED_BARS else order.AscendingOrder,
         )
         self._show_bars()
+        if on:
+            # Not at the selected row, which may be the last one now.
+            self.table.scrollToTop()
 
     def _choose(self, indices: Sequence[int]) -> None:
         nodes = {self._tensors[index].origin for index in indices} - {""}

@@ -42,6 +42,8 @@ from workbench.errors import Place, WorkbenchError
 from workbench.results import Deliverable, FirmwareStep, PackageResult, PartKind
 
 COUNTED = "computed from the program"
+# Names of kernels that differ at their ends only are told apart [characters].
+_LONGEST_KERNEL = 90
 
 
 def part_colours(theme: Theme) -> dict[PartKind, str]:
@@ -180,7 +182,7 @@ class StepsView(QScrollArea):
             box.setChecked(number in done)
             box.setAccessibleDescription(step.detail)
             box.toggled.connect(partial(self._on_toggled, done, number))
-            detail = WrappedLabel(step.detail, self.widget())
+            detail = WrappedLabel(step.detail, self.widget(), longest=_LONGEST_KERNEL)
             detail.setObjectName("Hint")
             detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             detail.setContentsMargins(24, 0, 0, 8)

@@ -66,7 +66,7 @@ def compute(name: str, arguments: Sequence[Any], outputs: Sequence[Output]) -> l
     except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError) as error:
         raise _refused(name, str(error).split("\n")[0]) from error
     listed = results if isinstance(results, tuple | list) else [results]
-    return [np.ascontiguousarray(tensor.detach().numpy()) for tensor in listed]
+    return [tensor.detach().contiguous().numpy() for tensor in listed]
 
 
 def _operator(name: str) -> tuple[Any, Any]:

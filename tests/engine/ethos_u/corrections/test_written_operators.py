@@ -44,6 +44,10 @@ WRITTEN = {
     "linalg_cross": lambda x: torch.linalg.cross(x[:, :3], x[:, 3:6], dim=1),
     "tril": lambda x: x.tril(),
     "triu": lambda x: x.triu(1),
+    "diag": lambda x: torch.diag(x[0, 0, 0]),
+    "diag_embed": lambda x: torch.cat(
+        [torch.diag_embed(x, *at).flatten() for at in ((), (1,), (-2, 3, 0), (1, 1, 2))]
+    ),
     "linalg_vector_norm": lambda x: x.norm(p=float("inf"), dim=1),
     "cosine_similarity": lambda x: functional.cosine_similarity(x, x.flip(-1), dim=-1),
     "cdist": lambda x: torch.cdist(x.flatten(2), x.flip(1).flatten(2)),

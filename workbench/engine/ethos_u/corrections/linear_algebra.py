@@ -150,6 +150,22 @@ def _triangle(write: Writer, x: fx.Node, diagonal: int = 0) -> fx.Node:
     return write(_ATEN.mul.Tensor, x, write.constant("triangle", kept))
 
 
+def _diagonal_matrix(write: Writer, x: fx.Node, offset: int = 0, dim1: int = -2, dim2: int = -1) -> fx.Node:
+    """Write a matrix with values on a diagonal as a product with ones and zeros."""
+    dims = x.meta["val"].dim() + 1
+    first, second = dim1 % dims, dim2 % dims
+    if first > second:
+        first, second, offset = second, first, -offset
+    ones = torch.diag_embed(torch.ones(x.meta["val"].shape[-1]), offset)
+    grown = write(_ATEN.constant_pad_nd.default, x, [0, abs(offset)]) if offset else x
+    matrix = write(_ATEN.unsqueeze.default, grown, -1 if offset >= 0 else -2)
+    matrix = write(_ATEN.mul.Tensor, matrix, write.constant("diagonal", ones))
+    order = [*range(dims - 2)]
+    order.insert(first, dims - 2)
+    order.insert(second, dims - 1)
+    return matrix if order == sorted(order) else write(_ATEN.permute.default, matrix, order)
+
+
 ALGEBRA: dict[Any, Any] = {
     _ATEN.matmul.default: _with_vector,
     _ATEN.mv.default: _with_vector,
@@ -163,4 +179,5 @@ ALGEBRA: dict[Any, Any] = {
     _ATEN.dot.default: _dot,
     _ATEN.tril.default: _triangle,
     _ATEN.triu.default: _triangle,
+    _ATEN.diag_embed.default: _diagonal_matrix,
 }

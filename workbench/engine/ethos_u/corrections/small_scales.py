@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e.observer import PartialWrapper
+from torchao.quantization.pt2e.observer import HistogramObserver, MinMaxObserver, PartialWrapper
 from torchao.quantization.pt2e.quantizer import QuantizationSpec, SharedQuantizationSpec
 
 # The least step of a constant factor, by the number of values of its grid.
@@ -21,11 +21,13 @@ def fine_factors(annotated: fx.GraphModule) -> list[str]:
 
     Fault: Steps of activations are at least 2^-16 in 8 bits and 2^-12 in 16, those of constants
         too. The factor 1/N of a norm or a mean over many elements is below that: it becomes zero or
-        keeps a few steps, and the whole norm is wrong.
+        keeps a few steps, and the whole norm is wrong. The search of the range knows 2048 places
+        and cuts off the largest values: in 16 bits 1 becomes 0.9995, 16 steps away.
     Instead: The step of a constant factor may be as small as its values ask for, down to 2^-32 in 8
-        bits and 2^-40 in 16.
+        bits and 2^-40 in 16, where its range ends at its largest value.
     Right because: The grid of a factor scales the product and nothing else; a product's rescale
-        takes any such scale. Factors that the stock step represents keep it.
+        takes any such scale. A constant has no values that calibration did not see. Factors that
+        the stock step represents keep it in 8 bits.
     Network: torch.nn.GroupNorm(1, 4) over [1, 4, 192, 192] in a8w8
     Tools: executorch 1.5.1, torchao 0.18.0
     """
@@ -85,7 +87,12 @@ def _values(spec: QuantizationSpec) -> int:
 
 
 def _fine(spec: QuantizationSpec) -> QuantizationSpec:
-    return _with_least(spec, _LEAST_STEPS[_values(spec)])
+    least = _LEAST_STEPS[_values(spec)]
+    constructor: Any = spec.observer_or_fake_quant_ctr
+    if _values(spec) == 256 or constructor.p.func is not HistogramObserver:
+        return _with_least(spec, least)
+    options = {name: value for name, value in constructor.p.keywords.items() if name != "bins"}
+    return replace(spec, observer_or_fake_quant_ctr=MinMaxObserver.with_args(**{**options, "eps": least}))
 
 
 def _constant(module: fx.GraphModule, path: str) -> Any:
@@ -238,6 +245,96 @@ def _qparams_with_room(
     finally:
         observer.eps = least
     return step, zero
+
+
+# A weight is a whole number of steps if it is as near to one as this [steps].
+_NEAR = 1e-3
+# Weights that add up to one in float32.
+_NEAR_ONE = 1e-5
+# So many of the largest weights of a channel are tried first.
+_FEW = 4
+
+
+def steps_of_fractions(annotated: fx.GraphModule) -> list[str]:
+    """Choose the step of weights that are fractions of one number.
+
+    Fault: The largest weight of a channel is 127 steps (7 of 4 bits) whatever the others are: with
+        weights of 1/3 and 2/3, as of an interpolation, the smaller is 63.5 steps, and their sum is
+        0.3 % too large. Those of Sobel's filter (1 and 2) do not add up to zero.
+    Instead: The largest weight is the number of steps, half of them or more, with which all weights
+        of the channel are whole; where the weights are a mean (they add up to one), the number with
+        the least error.
+    Right because: A step is any positive number, and the largest weight stays in range. Channels
+        whose weights have no such step keep theirs, as trained ones do.
+    Network: interpolate(relu(conv(x)), size=(12, 20), mode="bilinear", align_corners=True) in a16w8
+        for U55
+    Tools: executorch 1.5.1, torchao 0.18.0
+    """
+    refined = list[str]()
+    for node, note in _weighted(annotated):
+        source = node.args[1]
+        spec = note.input_qspec_map.get(source)
+        value = _constant(annotated, str(source.target)) if source.op == "get_attr" else None
+        if value is None or type(spec) is not QuantizationSpec or _least(spec) is None:
+            continue
+        times = _times_for_whole(value.detach(), spec)
+        if times is not None:
+            note.input_qspec_map[source] = _with_steps(spec, times)
+            refined.append(node.name)
+    return refined
+
+
+def _times_for_whole(weight: torch.Tensor, spec: QuantizationSpec) -> torch.Tensor | None:
+    """Return how many times larger the step of each channel is to be; None if none is."""
+    top = spec.quant_max
+    by_channel = {torch.per_channel_symmetric: spec.ch_axis, torch.per_tensor_symmetric: None}
+    if top is None or spec.qscheme not in by_channel:
+        return None
+    axis = by_channel[spec.qscheme]
+    rows = weight.reshape(1, -1) if axis is None else weight.movedim(axis, 0).flatten(1)
+    # The product of all weights and numbers would be large: a few weights leave few channels.
+    is_mean = (rows.sum(1) - 1).abs() < _NEAR_ONE
+    whole, _ = _errors(rows.abs().topk(min(_FEW, rows.shape[1]), dim=1).values, top)
+    times = torch.ones(len(rows))
+    for row in (is_mean | (whole.argmax(0) > 0)).nonzero().flatten().tolist():
+        whole, error = _errors(rows[row : row + 1], top)
+        # The first is the finest; a channel without one keeps it.
+        best = error.argmin() if is_mean[row] and not whole.any() else whole.argmax()
+        times[row] = top / (top - int(best))
+    return times if bool((times > 1).any()) else None
+
+
+def _errors(rows: torch.Tensor, top: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return whether weights are whole, and their error, by the steps of the largest and by channel."""
+    ratios = rows.to(torch.float64) / rows.abs().amax(1, keepdim=True).clamp(min=1e-30)
+    counts = torch.arange(top, top // 2, -1).view(-1, 1, 1)
+    steps = ratios * counts
+    off = (steps - steps.round()).abs()
+    return (off.amax(2) < _NEAR).to(torch.int8), (off / counts).square().sum(2)
+
+
+def _with_steps(spec: QuantizationSpec, times: torch.Tensor) -> QuantizationSpec:
+    """Return a spec whose steps are some times larger, of each channel."""
+    constructor: Any = spec.observer_or_fake_quant_ctr
+    # Its name tells torchao whether the observer takes an axis.
+    make = wraps(constructor.p.func, updated=())(partial(_coarser, constructor.p.func, times))
+    return replace(spec, observer_or_fake_quant_ctr=PartialWrapper(partial(make, **constructor.p.keywords)))
+
+
+def _coarser(kind: Any, times: torch.Tensor, **options: Any) -> Any:
+    fake_quantize = kind(**options)
+    observer = getattr(fake_quantize, "activation_post_process", fake_quantize)
+    observer.times = times
+    observer._calculate_qparams = partial(_qparams_of_fractions, observer)  # noqa: SLF001 - its only name
+    return fake_quantize
+
+
+def _qparams_of_fractions(
+    observer: Any, low: torch.Tensor, high: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return steps and zero points of the ranges of weights."""
+    steps, zeros = type(observer)._calculate_qparams(observer, low, high)  # noqa: SLF001 - its only name
+    return steps * observer.times.to(steps.dtype), zeros
 
 
 _CLAMPS_AT_ZERO = ("relu", "relu_", "hardtanh", "hardtanh_")
