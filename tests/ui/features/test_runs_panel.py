@@ -4,7 +4,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from tests.fakes import fvp, runner_elf
-from tests.fakes.projects import write_project
+from tests.fakes.projects import make_project, write_project
 from ui.features.runs.run_table import RunRow
 from ui.features.runs.runs_panel import NO_PAIR
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
@@ -164,7 +164,8 @@ def test_that_another_project_does_not_get_the_runs_of_a_changed_one(opened, qtb
     evaluated(opened, qtbot, 1)
     with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Set head", lambda p: edits.assign(p, "module_name", "head", "float"))
-    other = write_project(tmp_path / "other")
+    # Of another configuration, so that no result of it is known.
+    other = write_project(tmp_path / "other", edits.assign(make_project(), "global", "", "a16w8"))
     opened.document.open(other)
     qtbot.waitUntil(lambda: opened.document.path == other)
     qtbot.waitUntil(lambda: not opened.history.runs)
