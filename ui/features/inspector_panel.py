@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Facts = list[tuple[str, str]]
 
 _NARROWEST_PX = 220
+_SIZE_DIALOG_PX = 380
 _ADD_NOTES = "Add notes\u2026"
 _RULE_CHANGES = ("match", "config", "stronger", "weaker")
 _CHANGE = '<a href="precision:">Change\u2026</a>'
@@ -277,8 +278,11 @@ class InspectorPanel(Panel):
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setInputMode(QInputDialog.InputMode.IntInput)
-        dialog.setWindowTitle("Output channels" if is_channels else "Weight clustering: distinct weights")
-        dialog.setLabelText(f"{path}; 0 for {'all' if is_channels else 'off'}")
+        dialog.setWindowTitle("Output channels" if is_channels else "Weight clustering")
+        words = f"Output channels, at most {layer.channels}; 0 keeps all"
+        words = words if is_channels else "Distinct weights, at most 255; 0 is without clustering"
+        dialog.setLabelText(f"{path}\n{words}")
+        dialog.setMinimumWidth(_SIZE_DIALOG_PX)
         dialog.setIntRange(0, layer.channels if is_channels else 255)
         dialog.setIntValue(present)
         dialog.intValueSelected.connect(lambda value: self._set_size(kind, path, value))

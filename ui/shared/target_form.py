@@ -16,7 +16,7 @@ from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import PathField
 from ui.shared.labels import Label, literal
 from ui.state.relocate import relative_to
-from workbench.deploy.boards import Board, all_boards
+from workbench.deploy.boards import Board, all_boards, load
 from workbench.errors import WorkbenchError
 from workbench.project.board_files import SUFFIX
 from workbench.project.model import TargetChoice
@@ -226,6 +226,7 @@ def _number(option: OptionSpec, text: str) -> JsonValue:
 
 
 _OTHER = "\n"
+_NO_BOARD = "No board"
 _TITLE_CHARACTERS = 44
 
 
@@ -251,7 +252,7 @@ class BoardBox(QComboBox):
         """Show the project's board; its paths are relative to ``folder``."""
         self._board, self._folder = board, folder
         self.clear()
-        self.addItem(_spoken(board), board)
+        self.addItem(_spoken(board, folder), board)
 
     def showPopup(self) -> None:
         self.fill()
@@ -260,11 +261,11 @@ class BoardBox(QComboBox):
     def fill(self) -> None:
         """Fill the list: no board, all known boards, and a file."""
         self.clear()
-        self.addItem(_spoken(""), "")
+        self.addItem(_NO_BOARD, "")
         for name, board in all_boards().items():
             self._add(name, board)
         if self._board.endswith(SUFFIX):
-            self.addItem(_spoken(self._board), self._board)
+            self.addItem(_spoken(self._board, self._folder), self._board)
         self.insertSeparator(self.count())
         self.addItem("From a file\u2026", _OTHER)
         self.setCurrentIndex(max(self.findData(self._board), 0))
@@ -305,8 +306,14 @@ class BoardBox(QComboBox):
         )
 
 
-def _spoken(board: str) -> str:
-    return Path(board).stem if board else "No board"
+def _spoken(board: str, folder: Path) -> str:
+    """Return a board's title, as the list has it; its id or file where it cannot be read."""
+    if not board:
+        return _NO_BOARD
+    try:
+        return load(board, folder).title[:_TITLE_CHARACTERS]
+    except WorkbenchError:
+        return Path(board).stem
 
 
 def _described(board: Board) -> str:

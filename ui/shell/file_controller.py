@@ -198,7 +198,7 @@ class FileController(QObject):
             return
         self._notices.question(
             self._question(),
-            "Unsaved changes are lost.",
+            "Changes that are not saved are lost.",
             [
                 Action("Save", lambda: self.save(then)),
                 Action("Don't save", then, destructive=True),

@@ -182,6 +182,17 @@ def test_that_a_python_file_offers_its_callables_without_running(parent, folder)
     dialog.reject()
 
 
+def test_that_a_function_that_returns_a_network_with_its_inputs_comes_first(folder):
+    code = folder / "net.py"
+    code.write_text(
+        "class Net:\n def forward(self): ...\n"
+        "def data():\n return 1, 2\n"
+        "def bare():\n return Net()\n"
+        "def whole():\n return Net().eval(), (1,)\n"
+    )
+    assert callables_of(code) == ["whole", "Net", "data", "bare"]
+
+
 def test_that_wrong_shapes_are_told_at_the_field(parent, folder, qtbot):
     dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
     qtbot.keyClicks(dialog.shapes, "1x3xa")

@@ -100,6 +100,7 @@ def test_that_a_program_that_does_not_fit_is_a_problem(opened, qtbot):
     )
     (opened.document.folder / "small.toml").write_text(small)
     opened.window.pipeline.board.chosen.emit("small.toml")
+    assert opened.window.pipeline.board.currentText() == "Small"
     opened.runs.run_to("lower")
     qtbot.waitUntil(lambda: not opened.runner.running)
     (opened.session.result("lower") / "program.pte").write_bytes(PROGRAM.read_bytes())

@@ -69,8 +69,9 @@ class Draft:
 def callables_of(path: Path) -> list[str]:
     """Return the callables of a Python file that may return the model, without running it.
 
-    First those that need no arguments: classes with a ``forward`` that no other class of the file
-    uses, other classes with one, functions. Then the rest in the same order.
+    First those that need no arguments: functions that return a network of the file with its example
+    inputs, classes with a ``forward`` that no other class of the file uses, other classes with one,
+    functions. Then the rest in the same order.
     """
     body = _statements(path)
     classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
@@ -114,12 +115,22 @@ def _rank(
 ) -> tuple[bool, int]:
     """Return whether a callable needs arguments, and the order of its kind."""
     if isinstance(node, ast.FunctionDef):
-        return _needs_arguments(node.args), 2
+        return _needs_arguments(node.args), -1 if _returns_inputs(node, classes) else 2
     methods = _methods(node, classes)
     init = methods.get("__init__")
     needs = init is not None and _needs_arguments(init.args, bound=1)
     order = 0 if node.name not in used else 1
     return needs, order if "forward" in methods else 3
+
+
+def _returns_inputs(node: ast.FunctionDef, classes: Mapping[str, ast.ClassDef]) -> bool:
+    """Return whether a function returns ``(model, inputs)``, and its model is a network of the file."""
+    networks = {name for name, each in classes.items() if "forward" in _methods(each, classes)}
+    inside = list(ast.walk(node))
+    has_network = any(isinstance(n, ast.Name) and n.id in networks for n in inside)
+    return has_network and any(
+        isinstance(n, ast.Return) and isinstance(n.value, ast.Tuple) and len(n.value.elts) == 2 for n in inside
+    )
 
 
 def _methods(
