@@ -161,6 +161,9 @@ class StageNote(QWidget):
         self.label.setText(self._absent if is_absent else text)
         mark(self.label, is_bad=view.state == "failed")
         text = "" if is_absent else button_text(view)
+        if view.state != "running":
+            # First: beside the buttons it would widen the panel, which stays wide.
+            self.progress.hide()
         self.button.setText(text)
         self.button.setVisible(bool(text))
         is_problem = self._is_brief and view.state == "failed"

@@ -35,7 +35,7 @@ def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(o
     project = opened.document.project
     assert opened.document.undo_stack.undoText() == "Set board to renesas-ra8p1"
     assert project.target.options["system_config"] == "RA8P1"
-    assert box.currentText() == "renesas-ra8p1"
+    assert (box.currentText(), box.currentData()) == ("Renesas EK-RA8P1", "renesas-ra8p1")
     # Only its devices are offered; one that it lacks is marked.
     bar = opened.window.pipeline
     device, goal = bar.target.device, bar.goal

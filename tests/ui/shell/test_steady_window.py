@@ -9,7 +9,9 @@ import pytest
 from PySide6.QtCore import QPoint, QSize
 from PySide6.QtWidgets import QFileDialog
 
+from tests.fakes.engine import Play
 from tests.ui.shell.test_window import run_to
+from ui.shared.empty_states import StageNote
 from ui.shared.problem_list import Problem
 from ui.shell.app import Workbench
 from ui.shell.main_window import LEAST, SIZE, MainWindow
@@ -42,6 +44,22 @@ def test_that_cancel_stays_where_it_is_whatever_a_stage_says(opened, qtbot, widt
             assert window.pipeline.cancel.isVisible()
             places.add(place_of(window.pipeline.cancel, window).toTuple())
     assert len(places) == 1
+
+
+def test_that_a_failure_leaves_the_sides_as_wide_as_they_were(opened, qtbot, engines, notices):
+    window = opened.window
+    window.resize(1600, 1000)
+    window.reset_layout()
+    qtbot.wait(50)
+    sides = [window.docks[name] for name in ("modules", "inspector")]
+    before = [side.width() for side in sides]
+    engines.plays = [Play(fail="export", infos=[ErrorInfo(message=LONG, hint=LONG)])]
+    run_to(opened, qtbot, "lower")
+    notices.take(LONG)
+    link = window.docks["modules"].panel.findChild(StageNote).link
+    qtbot.waitUntil(link.isVisible)
+    qtbot.wait(50)
+    assert [side.width() for side in sides] == before
 
 
 @pytest.mark.parametrize("size", [(1280, 720), (1600, 1000)])

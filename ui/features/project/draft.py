@@ -129,7 +129,8 @@ def _returns_inputs(node: ast.FunctionDef, classes: Mapping[str, ast.ClassDef]) 
     inside = list(ast.walk(node))
     has_network = any(isinstance(n, ast.Name) and n.id in networks for n in inside)
     return has_network and any(
-        isinstance(n, ast.Return) and isinstance(n.value, ast.Tuple) and len(n.value.elts) == 2 for n in inside
+        isinstance(n, ast.Return) and isinstance(n.value, ast.Tuple) and len(n.value.elts) == 2
+        for n in inside
     )
 
 
