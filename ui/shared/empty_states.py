@@ -295,8 +295,10 @@ class StudyNote(QWidget):
             self.button.setText(start.text())
         for end in (0, self._column.count() - 1):
             self._column.setStretch(end, int(alone))
-        side = Qt.AlignmentFlag.AlignHCenter if alone else Qt.AlignmentFlag.AlignLeft
-        self.label.setAlignment(side | Qt.AlignmentFlag.AlignVCenter)
+        flags = Qt.AlignmentFlag
+        self.label.setAlignment(flags.AlignCenter if alone else flags.AlignLeft | flags.AlignTop)
+        if alone:
+            self.label.setMinimumHeight(0)
         policy = QSizePolicy.Policy
         self.setSizePolicy(policy.Preferred, policy.Expanding if alone else policy.Preferred)
 
@@ -315,6 +317,9 @@ class StudyNote(QWidget):
         if summary:
             parts.append(summary if study.is_current else f"Outdated: {summary}")
         self.label.setText("\n".join(parts) or empty or self._empty)
+        if job is not None and summary:
+            # Its line stays when the job ends: what is below would move under the pointer.
+            self.label.setMinimumHeight(self.label.heightForWidth(self.label.width()))
         mark(self.label, is_bad=failure is not None)
         self.link.render_place(failure.where if failure is not None else None)
 

@@ -2,6 +2,7 @@
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
 
 from tests.fakes import studies
 from ui.features.sensitivity_panel import unit_title
@@ -66,6 +67,22 @@ def test_that_modules_are_ordered_with_more_samples_tried_and_marked_after_an_ed
     with qtbot.waitSignal(opened.session.planned_anew):
         opened.document.apply("Remove", lambda p: type(p)(**{**dict(p), "rules": ()}))
     qtbot.waitUntil(lambda: "Outdated" in measured.note.text())
+
+
+def test_that_nothing_below_moves_when_a_study_ends(opened, panel, qtbot):
+    tops = set()
+
+    def look(*_):
+        if panel.bars.names and panel.note.isVisible():
+            QApplication.processEvents()
+            tops.add(panel.bars.mapTo(panel, panel.bars.rect().topLeft()).y())
+
+    panel.study.changed.connect(look)
+    panel.measure.click()
+    qtbot.waitUntil(lambda: not opened.runner.running and panel.bars.names != ())
+    qtbot.wait(50)
+    look()
+    assert len(tops) == 1
 
 
 def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
