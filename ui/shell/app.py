@@ -167,7 +167,7 @@ class Workbench(QObject):
             assigner=Assigner(self.document, model_index, self.notices, self),
             runner=self.runner,
             history=self.history,
-            pin=Pin(self.document, self.history, self.settings, self),
+            pin=Pin(self.session, self.history, self.settings, self.document),
             notices=self.notices,
             settings=self.settings,
             appearance=self.window.appearance,

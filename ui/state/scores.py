@@ -67,11 +67,12 @@ class Pin(QObject):
 
     changed = Signal()
 
-    def __init__(self, document: Document, history: RunHistory, settings: Settings, parent: QObject) -> None:
-        super().__init__(parent)
-        self._document, self._history, self._settings = document, history, settings
-        history.changed.connect(self.changed)
-        document.opened.connect(self.changed)
+    def __init__(self, session: Session, history: RunHistory, settings: Settings, document: Document) -> None:
+        super().__init__(document)
+        self._session, self._history = session, history
+        self._document, self._settings = document, settings
+        for signal in (history.changed, document.opened, session.planned_anew):
+            signal.connect(self.changed)
 
     @property
     def run(self) -> Run | None:
@@ -80,10 +81,15 @@ class Pin(QObject):
         if number == _NO_PIN:
             return None
         if number is None:
-            evaluated = [run for run in self._history.runs if run.quality.samples]
-            # Alone it would be compared with itself.
-            return evaluated[0] if len(evaluated) > 1 else None
+            first = next((run for run in self._history.runs if run.quality.samples), None)
+            # The present one would be compared with itself.
+            return None if first is None or self._is_present(first) else first
         return next((run for run in self._history.runs if run.number == number), None)
+
+    def _is_present(self, run: Run) -> bool:
+        stages: tuple[StageId, ...] = ("evaluate", "lower")
+        keys = {stage: self._session.planned_key(stage) for stage in stages}
+        return all(run.digests.get(stage, "") in ("", key) for stage, key in keys.items())
 
     @property
     def is_float(self) -> bool:
