@@ -116,6 +116,11 @@ def assert_that_the_first_run_is_not_compared_with_itself(done, qtbot):
     assert tile(done, "cycles").score.delta == ""
 
 
+def assert_that_a_first_run_that_is_present_again_is_not_compared(done, qtbot):
+    qtbot.waitUntil(lambda: done.context.pin.run is None)
+    qtbot.waitUntil(lambda: done.window.scoreboard.pin.text() == "vs. float")
+
+
 def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypatch):
     assert_that_the_first_run_is_not_compared_with_itself(done, qtbot)
     let_top1(monkeypatch, quantized=0.92, float_=1.0)
@@ -131,9 +136,7 @@ def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypa
     assert quality.delta == "\u22128.0"
     assert quality.is_better is False
     done.document.undo_stack.undo()
-    # The first run is not compared with itself when it is the present one again.
-    qtbot.waitUntil(lambda: done.context.pin.run is None)
-    qtbot.waitUntil(lambda: done.window.scoreboard.pin.text() == "vs. float")
+    assert_that_a_first_run_that_is_present_again_is_not_compared(done, qtbot)
     # Any run or none can be pinned.
     done.context.pin.choose(0)
     qtbot.waitUntil(lambda: tile(done, "cycles").score.delta == "")

@@ -125,7 +125,7 @@ def _rank(
 
 def _returns_inputs(node: ast.FunctionDef, classes: Mapping[str, ast.ClassDef]) -> bool:
     """Return whether a function returns ``(model, inputs)``, and its model is a network of the file."""
-    networks = {name for name, each in classes.items() if "forward" in _methods(each, classes)}
+    networks = {name for name, kind in classes.items() if "forward" in _methods(kind, classes)}
     inside = list(ast.walk(node))
     has_network = any(isinstance(n, ast.Name) and n.id in networks for n in inside)
     return has_network and any(
