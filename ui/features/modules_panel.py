@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, QSortFilterProxyModel, Qt, Signal
-from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QResizeEvent
+from PySide6.QtGui import QContextMenuEvent, QKeyEvent, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHBoxLayout,
@@ -113,6 +113,9 @@ class ModulesPanel(Panel):
         self.filter.setAccessibleName("Filter modules")
         self.filter.setClearButtonEnabled(True)
         self.filter.textEdited.connect(self._on_filter_edited)
+        down = QShortcut(QKeySequence(Qt.Key.Key_Down), self.filter)
+        down.setContext(Qt.ShortcutContext.WidgetShortcut)
+        down.activated.connect(self._go_down)
         self._precisions = PrecisionMenu(self.context, self)
         self._build_tree()
         self._empty = StageNote(EMPTY_TEXT, self, is_brief=True)
@@ -162,6 +165,12 @@ class ModulesPanel(Panel):
 
     def take_keys(self) -> None:
         self.tree.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def _go_down(self) -> None:
+        """Go from the filter to the tree, where keys set a precision."""
+        self.take_keys()
+        if not self.tree.selectionModel().hasSelection():
+            self.tree.setCurrentIndex(self.proxy.index(0, 0))
 
     def render_selection(self, selected: Selected) -> None:
         paths = selected.modules or self.context.model_index.modules_of(selected.nodes)

@@ -45,6 +45,21 @@ class Paints(QObject):
         return False
 
 
+def down_leads_from_the_filter_to_the_tree(panel, qtbot, opened, _):
+    opened.window.activateWindow()
+    panel.filter.setFocus()
+    qtbot.waitUntil(panel.filter.hasFocus)
+    qtbot.keyClicks(panel.filter, "head")
+    qtbot.keyClick(panel.filter, Qt.Key.Key_Down)
+    assert panel.tree.hasFocus()
+    assert panel.tree.selectionModel().hasSelection()
+    qtbot.keyClick(panel.tree, Qt.Key.Key_Down)
+    qtbot.keyClick(panel.tree, Qt.Key.Key_2)
+    assert opened.document.project.rules[-1].match == "head"
+    panel.filter.selectAll()
+    qtbot.keyClick(panel.filter, Qt.Key.Key_Delete)
+
+
 def other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group(panel, qtbot, _, notices):
     # Results of other stages do not paint the modules again.
     qtbot.wait(200)
@@ -115,6 +130,7 @@ def the_tree_finds_marks_and_shows_what_is_chosen(panel, qtbot, opened, _):
 @for_each(
     "promise",
     [
+        down_leads_from_the_filter_to_the_tree,
         other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group,
         the_tree_finds_marks_and_shows_what_is_chosen,
     ],

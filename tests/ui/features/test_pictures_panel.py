@@ -99,6 +99,10 @@ def test_that_pictures_say_label_and_both_classes(qtbot):
     assert "label 5, float 5\nquantized 8" in texts[0]
     assert view.list.item(0).foreground().color().name() == THEME.bad
     assert view.list.item(1).foreground().color().name() != THEME.bad
+    assert "class" in view.note.text()
+    # Without classes nothing is said of them.
+    view.render_samples(samples[2:], arrays, THEME)
+    assert "class" not in view.note.text()
 
 
 @pytest.mark.usefixtures("opened")

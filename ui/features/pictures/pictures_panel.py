@@ -34,7 +34,8 @@ NO_PICTURES = (
 )
 
 _PICTURE_PX, _CELL_PX = 128, QSize(176, 192)
-NOTE = (
+NOTE = "The samples with the lowest SQNR first. Measured in PyTorch."
+CLASS_NOTE = (
     "The samples with another class first, which are red, then those with the lowest SQNR. "
     "Measured in PyTorch."
 )
@@ -133,6 +134,8 @@ class ClassView(QWidget):
         self, samples: Sequence[SampleQuality], arrays: Mapping[str, NDArray[np.uint8]], theme: Theme
     ) -> None:
         """Show the samples that have a picture."""
+        has_classes = any(sample.float_class is not None for sample in samples)
+        self.note.setText(CLASS_NOTE if has_classes else NOTE)
         self.list.clear()
         for sample in samples:
             picture = arrays.get(f"picture_{sample.sample}")

@@ -39,7 +39,7 @@ def _percentage_loss(row: TaskFigure) -> float | None:
 
 def _points(row: TaskFigure) -> str:
     lost = _percentage_loss(row)
-    return DASH if lost is None else f"{100 * lost:+.2f}"
+    return DASH if lost is None else f"{100 * lost:.2f}".replace("-", "\u2212")
 
 
 FIGURE_COLUMNS: tuple[Column[TaskFigure], ...] = (
