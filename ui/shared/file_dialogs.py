@@ -24,6 +24,8 @@ DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 # Names of files that hold nothing but weights; a .pt file may be data.
 WEIGHT_SUFFIXES = frozenset({".safetensors", ".pth", ".ckpt"})
 
+# Where a dialog of a title began, beside the folder that was chosen from there.
+_START = "{}, began in"
 # The buttons of Qt's file dialog, by their object names, and their icons.
 _ARROWS = {"backButton": "back", "forwardButton": "forward", "toParentButton": "up"}
 
@@ -41,16 +43,16 @@ def ask_to_open(
 
     Args:
         parent: The widget it belongs to.
-        title: The title. Dialogs of one title share the remembered folder.
+        title: The title. Dialogs of one title and one ``start`` share the remembered folder.
         chosen: Called with the chosen path.
-        start: Where it opens the first time; None is the home folder.
+        start: Where it opens the first time, e.g. the project's folder; None is the home folder.
         filters: Name filters.
         folder: Whether a folder is chosen rather than a file.
     """
     mode = QFileDialog.FileMode
     dialog = _prepared(QFileDialog(parent, title), title, start, filters)
     dialog.setFileMode(mode.Directory if folder else mode.ExistingFile)
-    _remember(dialog, title, chosen, is_inside=folder)
+    _remember(dialog, title, start, chosen, is_inside=folder)
     return dialog
 
 
@@ -97,7 +99,7 @@ def ask_for_output_folder(
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     if name:
         dialog.selectFile(name)
-    _remember(dialog, title, chosen, is_inside=not name)
+    _remember(dialog, title, start, chosen, is_inside=not name)
     return dialog
 
 
@@ -118,12 +120,16 @@ def ask_to_save(
     dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
     dialog.setDefaultSuffix(Path(name).suffix.removeprefix("."))
     dialog.selectFile(name)
-    _remember(dialog, title, chosen, is_inside=False)
+    _remember(dialog, title, start, chosen, is_inside=False)
     return dialog
 
 
 def _prepared(dialog: QFileDialog, title: str, start: Path | None, filters: Sequence[str]) -> QFileDialog:
-    dialog.setDirectory(str(Settings().folder_of(title) or start or Path.home()))
+    settings = Settings()
+    # What was chosen from another project's folder is no place for this one's files.
+    is_same = start is None or settings.folder_of(_START.format(title)) == start
+    last = settings.folder_of(title) if is_same else None
+    dialog.setDirectory(str(last or start or Path.home()))
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     if filters:
         dialog.setNameFilters(list(filters))
@@ -135,11 +141,16 @@ def _prepared(dialog: QFileDialog, title: str, start: Path | None, filters: Sequ
     return dialog
 
 
-def _remember(dialog: QFileDialog, title: str, chosen: Chosen, *, is_inside: bool) -> None:
+def _remember(
+    dialog: QFileDialog, title: str, start: Path | None, chosen: Chosen, *, is_inside: bool
+) -> None:
     """Open the dialog; the next one opens in the chosen folder, or in that of the chosen path."""
 
     def take(path: str) -> None:
-        Settings().remember_folder(title, Path(path) if is_inside else Path(path).parent)
+        settings = Settings()
+        settings.remember_folder(title, Path(path) if is_inside else Path(path).parent)
+        if start is not None:
+            settings.remember_folder(_START.format(title), start)
         chosen(path)
 
     dialog.fileSelected.connect(take)

@@ -70,6 +70,19 @@ def test_that_keys_answer_questions_and_a_file_dialog_opens_where_the_last_choic
     again.reject()
 
 
+def test_that_another_project_does_not_write_where_the_former_one_did(opened, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second, first / "dist"):
+        folder.mkdir()
+    dialog = ask_to_save(opened.window, "Report", print, "a.html", start=first, filters=[])
+    dialog.fileSelected.emit(str(first / "dist" / "a.html"))
+    dialog.reject()
+    for start, place in ((first, first / "dist"), (second, second)):
+        dialog = ask_to_save(opened.window, "Report", print, "a.html", start=start, filters=[])
+        assert Path(dialog.directory().absolutePath()) == place
+        dialog.reject()
+
+
 def test_that_a_folder_to_write_into_is_proposed_and_made(opened, qtbot, tmp_path):
     chosen = []
     dialog = ask_for_output_folder(opened.window, "Export to", chosen.append, "net-files", start=tmp_path)
