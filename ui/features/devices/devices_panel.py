@@ -391,4 +391,5 @@ def _summary(result: SweepResult) -> str:
     done = sum(1 for point in result.points if point.totals is not None or point.problem)
     left_out = sum(1 for point in result.points if point.problem)
     text = f"{done} of {result.total} points, estimated by {result.tool}"
-    return text + (f"; {left_out} skipped, see Remark." if left_out else ".")
+    text += f"; {left_out} skipped, see Remark." if left_out else "."
+    return f"{text} Diamonds: no other point is better in time, SRAM and constants."
