@@ -113,6 +113,7 @@ CARDS = [
     card("split_output", joining("boxes_and_scores"), noise),
     card("normalise_output", joining("boxes_and_scores"), noise),
     card("wide_output", card_network("offset_output"), noise),
+    card("wide_ends", ruled(("module_name", "fc", "a16w8")), noise),
     card("equalize_joins", joining("unlike_branches"), noise),
     card("wide_join", joining("unlike_channels"), noise),
     card("off", ruled(("module_name", "conv", "cpu")), on_cpu),

@@ -92,7 +92,7 @@ class PreferencesDialog(QDialog):
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close, self)
         buttons.rejected.connect(self.reject)
         layout.addWidget(buttons)
-        self.resize(520, 460)
+        resize_on_screen(self, 520, 460)
         self._measure()
         self._show_trusted()
 

@@ -69,6 +69,9 @@ class RunController(QObject):
         self.ahead = LowerAhead(context, self)
         # The workspace in which all was run, until the outcome is shown; "" without such a run.
         self._shown_from = ""
+        # The notices of stages that failed.
+        self._failures: dict[str, int] = {}
+        context.session.stage_changed.connect(self._on_stage_changed)
         runner = context.runner
         runner.trust_asked.connect(self._on_trust_asked)
         runner.refused.connect(context.notices.error)
@@ -166,7 +169,12 @@ class RunController(QObject):
         job = self._context.runner.job(event.job)
         # The dialog of a new project shows its problems itself.
         if job is None or not (self.is_unasked(job) or job.purpose == "check of a new project"):
-            self._context.notices.error(WorkbenchError(event.infos))
+            self._failures[event.stage] = self._context.notices.error(WorkbenchError(event.infos))
+
+    def _on_stage_changed(self, stage: StageId) -> None:
+        """Close the notice of a failure that no longer is: its cause was changed, or it runs again."""
+        if stage in self._failures and self._context.session.stage(stage).state != "failed":
+            self._context.notices.close(self._failures.pop(stage))
 
     def is_unasked(self, job: Job) -> bool:
         """Return whether the window started a job that nobody asked for."""

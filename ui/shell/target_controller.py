@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QSize, Qt, Signal
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QTreeWidget, QTreeWidgetItem, QVBoxLayout, QWidget
 
 from ui.shared.file_dialogs import ask_to_open
-from ui.shared.forms import TallForm, make_primary
+from ui.shared.forms import TallForm, make_primary, resize_on_screen
 from ui.shared.labels import Label
 from ui.shared.panel import PanelContext
 from ui.shared.target_form import TargetForm
@@ -219,7 +219,7 @@ class PluginsDialog(QDialog):
             (introduction, 0), (self.tree, 1), (self.none, 1), (self.problem, 0), (buttons, 0)
         ):  # fmt: skip
             layout.addWidget(widget, stretch)
-        self.resize(*_SIZE_PX)
+        resize_on_screen(self, *_SIZE_PX)
         document.project_changed.connect(self._render)
         self._render(document.project)
 

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.forms import PathField, WrappedLabel
+from ui.shared.forms import PathField, WrappedLabel, resize_on_screen
 from ui.shared.labels import Label
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
@@ -134,7 +134,7 @@ class ToolchainsDialog(CommandDialog):
         layout.addLayout(grid)
         layout.addWidget(self.note)
         layout.addLayout(last)
-        self.resize(900, 520)
+        resize_on_screen(self, 900, 520)
 
     def _row(self) -> Row | None:
         rows = self.table.chosen_rows()

@@ -87,23 +87,23 @@ class Notices(QObject):
         """Post a warning."""
         self._post(Notice(next(self._ids), "warning", text, hint, actions=tuple(actions)))
 
-    def error(self, error: WorkbenchError, actions: Sequence[Action] = ()) -> None:
-        """Post an error: the first problem with message and hint, the others as details."""
+    def error(self, error: WorkbenchError, actions: Sequence[Action] = ()) -> int:
+        """Post an error and return its id: the first problem with message and hint, others as details."""
         first, *others = error.infos or (ErrorInfo(message="Unknown error.", code="unknown"),)
         more = "\n".join(f"\u2022 {info}" for info in others)
         hint = "\n".join(part for part in (first.hint, more) if part)
-        self._post(
-            Notice(
-                next(self._ids),
-                "error",
-                first.message,
-                hint,
-                first.details,
-                first.where,
-                tuple(actions),
-                lasts_s=None,
-            )
+        notice = Notice(
+            next(self._ids),
+            "error",
+            first.message,
+            hint,
+            first.details,
+            first.where,
+            tuple(actions),
+            lasts_s=None,
         )
+        self._post(notice)
+        return notice.id
 
     def question(self, text: str, hint: str, actions: Sequence[Action], *, blocking: bool = False) -> None:
         """Post a question. The first action is the default. Closing it runs no action."""

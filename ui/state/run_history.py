@@ -145,7 +145,9 @@ class RunHistory(QThread):
     def _on_event(self, event: Event) -> None:
         if isinstance(event, StageFinished) and event.stage in _RECORDED_STAGES and self._runner:
             job = self._runner.job(event.job)
-            if job is not None and job.id not in self._foreign:
+            # Trials that the window makes by itself are no runs of the user.
+            is_asked = job is not None and job.purpose != "trial of a suggestion"
+            if job is not None and is_asked and job.id not in self._foreign:
                 self.keep([job.opened], planned=job.plan)
 
     def _do(self, task: _Task) -> None:

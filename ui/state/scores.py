@@ -184,7 +184,9 @@ class Scores(QObject):
             self._sram_limit(opened),
             frozenset(stale),
         )
-        yield from scores(figures, self.pin.run, is_float=self.pin.is_float)
+        for score in scores(figures, self.pin.run, is_float=self.pin.is_float):
+            # A former value compared with a run would look like a figure of the present project.
+            yield replace(score, delta="", is_better=None) if score.is_stale else score
 
     def _sram_limit(self, opened: OpenProject) -> int | None:
         """Return the size of the board's SRAM that holds the program's scratch memory [bytes]."""

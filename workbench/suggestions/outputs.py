@@ -140,6 +140,38 @@ def wide_output(evaluated: EvaluateResult | None, exported: ExportResult | None)
             )
 
 
+def wide_ends(
+    project: Project, exported: ExportResult | None, labels: Mapping[str, str]
+) -> Iterator[Suggestion]:
+    """Yield the suggestion of 16 bits for inputs and outputs, where 8 bits of an output undo 16 before it.
+
+    Args:
+        project: The rules.
+        exported: The outputs of the model, with the operations that make them.
+        labels: The config of each operation, e.g. ``a8w8``.
+    """
+    ends = [rule for rule in project.rules if rule.enabled and rule.kind == "io"]
+    ends = ends or [rule for rule in project.rules if rule.enabled and rule.kind == "global"]
+    is_narrow = bool(ends) and isinstance(ends[-1].config, str) and ends[-1].config.startswith("a8")
+    if exported is None or not is_narrow:
+        return
+    narrowed = [
+        output.name
+        for output in exported.model_outputs
+        if output.nodes and all(labels.get(node) == _WIDE for node in output.nodes)
+    ]
+    if narrowed:
+        yield Suggestion(
+            id="wide_ends",
+            title=f"Assign {_WIDE} to inputs and outputs",
+            evidence=f"What makes {listed(narrowed)} has 16 bits, and is returned in 8: rules for modules "
+            "and operators do not reach inputs and outputs.",
+            expected="A rule for inputs and outputs returns the 16 bits.",
+            edit=partial(edits.assign, kind="io", match="", config=_WIDE),
+            improves="sqnr_db",
+        )
+
+
 def _is_low(row: OutputQuality) -> bool:
     is_constant = isinstance(row, PartQuality) and row.constant
     return not row.whole and (is_constant or row.decibels < _LOW_DB)

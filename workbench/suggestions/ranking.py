@@ -143,6 +143,11 @@ KINDS: tuple[Kind, ...] = (
         lambda m: outputs.wide_output(m.known.evaluated, m.known.exported),
     ),
     Kind(
+        "wide_ends",
+        "Use 16 bits for inputs and outputs, where what makes an output has them",
+        lambda m: outputs.wide_ends(m.project, m.known.exported, m.labels),
+    ),
+    Kind(
         "equalize_joins",
         "Equalize the weights around joins inside the network that lose an operand",
         lambda m: joins.equalize_joins(m.project, m.program, m.known.evaluated),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialogButtonBox, QPushButton
+from PySide6.QtWidgets import QDialogButtonBox, QLineEdit, QPushButton, QToolButton
 
 from ui.shared.file_dialogs import ask_for_output_folder, ask_to_open, ask_to_save
 from ui.shell.toasts import Toast
@@ -88,6 +88,33 @@ def test_that_a_folder_to_write_into_is_proposed_and_made(opened, qtbot, tmp_pat
     assert again.selectedFiles() == [str(tmp_path / "more")]
     again.reject()
     assert not (tmp_path / "more").exists()
+
+
+def test_that_the_button_of_the_dialog_takes_a_folder_that_is_not_there(opened, qtbot, tmp_path):
+    chosen = []
+    dialog = ask_for_output_folder(opened.window, "Export to", chosen.append, "net-files", start=tmp_path)
+    button = dialog.findChild(QDialogButtonBox).button(QDialogButtonBox.StandardButton.Open)
+    name = dialog.findChild(QLineEdit)
+    qtbot.wait(50)
+    assert button.isEnabled()
+    name.clear()
+    qtbot.keyClicks(name, "others")
+    assert button.isEnabled()
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    assert chosen == [str(tmp_path / "others")]
+    assert (tmp_path / "others").is_dir()
+
+
+def test_that_the_arrows_of_a_file_dialog_have_the_colour_of_its_text(opened, tmp_path):
+    dialog = ask_to_open(opened.window, "Pick", print, start=tmp_path)
+    colour = dialog.palette().windowText().color().name()
+    for name in ("backButton", "forwardButton", "toParentButton"):
+        button = dialog.findChild(QToolButton, name)
+        image = button.icon().pixmap(16, 16).toImage()
+        places = [(x, y) for x in range(image.width()) for y in range(image.height())]
+        seen = {image.pixelColor(*place).name() for place in places if image.pixelColor(*place).alpha() > 250}
+        assert seen == {colour}, name
+    dialog.reject()
 
 
 def test_that_a_question_closes_an_open_popup_and_shows_its_buttons_whole(opened, notices, qtbot):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QAbstractButton, QLabel, QTabBar, QTableView, QVBoxLayout, QWidget
 
 from tests.fakes.engine import Play
 from tests.for_each import for_each
 from ui.features.project.new_project import FIRST_TARGET, NewProjectDialog
+from ui.features.project.project_settings import ProjectSettingsDialog
 from ui.shared.appearance import Appearance
-from ui.shared.forms import WrappedLabel
+from ui.shared.forms import FRAME_PX, TallForm, WrappedLabel
 from ui.shared.module_tree import Column
 from ui.shared.problem_list import on_the_cpu
 from ui.shell import main_window
@@ -202,11 +204,10 @@ def test_that_a_small_window_shows_panels_in_full(promise, small, qtbot):
 
 def test_that_long_forms_and_a_busy_bar_fit_a_small_screen(opened, qtbot, tmp_path, engines):
     # The buttons of a long form are on the screen.
-    for kind in ["new", "target"]:
-        parent = opened.window
-        dialog = (
-            NewProjectDialog("", parent) if kind == "new" else TargetDialog(FIRST_TARGET, tmp_path, parent)
-        )
+    parent = opened.window
+    makers = (lambda: NewProjectDialog("", parent), lambda: TargetDialog(FIRST_TARGET, tmp_path, parent))
+    for make in makers:
+        dialog = make()
         dialog.show()
         qtbot.waitExposed(dialog)
         high = dialog.screen().availableSize().height()
@@ -228,6 +229,18 @@ def test_that_long_forms_and_a_busy_bar_fit_a_small_screen(opened, qtbot, tmp_pa
     opened.window.resize(1400, 800)
     qtbot.waitUntil(lambda: bar.cancel.text() == "Cancel")
     qtbot.waitUntil(lambda: "Calibrat" in bar.status.text())
+
+
+def test_that_the_buttons_of_the_settings_are_on_a_low_screen(opened, qtbot, monkeypatch):
+    low = SimpleNamespace(availableSize=lambda: QSize(1280, 720))
+    for kind in (ProjectSettingsDialog, TallForm):
+        monkeypatch.setattr(kind, "screen", lambda _widget: low)
+    dialog = ProjectSettingsDialog(opened.document, opened.window)
+    dialog.show()
+    qtbot.waitExposed(dialog)
+    assert dialog.height() <= 720 - FRAME_PX
+    assert dialog.rect().contains(dialog.buttons.geometry())
+    dialog.reject()
 
 
 @pytest.mark.parametrize("name", ["graph", pytest.param("modules", marks=pytest.mark.slow)])

@@ -177,6 +177,25 @@ def test_that_a_crash_and_a_failed_stage_are_told_once_and_the_project_is_kept(
     assert opened.context.selection.value.modules == {"head"}
 
 
+def test_that_the_notice_of_a_failure_goes_when_its_cause_is_changed_or_it_runs_again(
+    opened, qtbot, engines, notices
+):
+    infos = [ErrorInfo(message="softmax is too wide.", hint="Use a8w8 there.")]
+    engines.plays = [Play(fail="lower", infos=infos), Play(fail="lower", infos=infos)]
+    run_to(opened, qtbot, "lower")
+    notice = notices.take("softmax is too wide.")
+    assert notice.id in opened.notices.open
+    # A button of a panel runs it again.
+    opened.context.run_to("lower")
+    qtbot.waitUntil(lambda: notice.id not in opened.notices.open)
+    qtbot.waitUntil(lambda: state_of(opened, "lower") == "failed")
+    notice = notices.take("softmax is too wide.")
+    assert notice.id in opened.notices.open
+    assert opened.context.assigner.modules(["head"], "a16w8")
+    qtbot.waitUntil(lambda: state_of(opened, "lower") != "failed")
+    assert notice.id not in opened.notices.open
+
+
 def test_that_running_work_allows_edits_is_cancelled_and_asked_about_on_closing(
     opened, qtbot, engines, notices
 ):

@@ -11,7 +11,7 @@ from workbench.deploy.fitting import Demand, Fit
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node, TensorInfo
 from workbench.project import edits
 from workbench.project.model import ModelSource, Rule
-from workbench.results import AppliedRewrite, CalibrateResult, CpuNode, TensorRange
+from workbench.results import AppliedRewrite, CalibrateResult, CpuNode, ModelOutput, TensorRange
 from workbench.suggestions import (
     ExpectedGain,
     Figures,
@@ -215,6 +215,27 @@ def test_that_a_module_in_16_bits_or_float_gets_no_wider():
     wider = suggestion.edit(project)
     assert wider.rules[-1].config == "a16w8"
     assert suggest(wider, lowered, snapshot(), CHAIN, known) == ()
+
+
+def test_that_16_bits_that_an_output_undoes_are_asked_for_at_the_output_too():
+    project = edits.assign(make_project(), "module_name", "head", "a16w8")
+    output = ModelOutput(name="output 0", shape=(1, 4), dtype="float32", position=0, nodes=("linear",))
+    known = Measurements(exported=result_of("export").model_copy(update={"model_outputs": (output,)}))
+
+    def offered(project):
+        lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+        given = {s.id: s for s in suggest(project, lowered, snapshot(), CHAIN, known)}
+        return given.get("wide_ends")
+
+    found = offered(project)
+    assert output.name in found.evidence
+    assert found.improves == "sqnr_db"
+    followed = found.edit(project)
+    assert [(r.kind, r.config) for r in followed.rules if r.kind == "io"] == [("io", "a16w8")]
+    assert offered(followed) is None
+    # Where all is in 8 bits, or all in 16, nothing is undone.
+    assert offered(make_project()) is None
+    assert offered(edits.assign(project, "global", "", "a16w8")) is None
 
 
 def test_that_outliers_of_a_tensor_are_suggested_to_be_clipped():
