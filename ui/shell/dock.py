@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 TITLE_PX = 26
 # How far a floating dock is from its place.
 _ASIDE_PX = 24
+_TAB_BUTTON_PX = 14
 _TAB_TIP = "Double click: float. Right click: float or close."
 
 
@@ -281,6 +282,8 @@ def equip_tabs(home: QMainWindow, docks: Sequence[Dock], theme: Theme, *, are_cl
             dock = by_title.get(bar.tabText(number))
             if button is None and dock is not None:
                 button = _tool(bar, "Close (reopen from the View menu)")
+                # Not higher than the text: a tab of another height would move the panels.
+                button.setFixedSize(_TAB_BUTTON_PX, _TAB_BUTTON_PX)
                 button.clicked.connect(dock.close)
                 bar.setTabButton(number, QTabBar.ButtonPosition.RightSide, button)
             if isinstance(button, QToolButton):
