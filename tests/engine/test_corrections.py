@@ -234,6 +234,12 @@ def test_that_a_constant_factor_is_not_cut_off_in_16_bits(engine):
     assert decibel(engine, name, "a16w8") > decibel(engine, name, "a16w8", fine_factors=False) - 1
 
 
+def test_that_a_sampled_image_keeps_its_values_beyond_one(engine):
+    name = "unseen_networks.py:sampled"
+    assert decibel(engine, name) > 25
+    assert decibel(engine, name, images_sampled_in_float=False) < 10
+
+
 @pytest.mark.slow
 def test_that_small_activations_have_coarse_steps_without_the_correction(engine):
     assert decibel(engine, "small_values", "a16w8", fine_steps=False) < 15
