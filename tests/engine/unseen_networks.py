@@ -251,3 +251,13 @@ def sampled():
         return _Net(run, layer=nn.Conv2d(3, 4, 3, padding=1), turns=turns)
 
     return _made(build, 1, 3, 8, 8)
+
+
+def pairs_below():
+    """Products of pairs of values, of which a triangle is read."""
+
+    def run(self, x):
+        x = functional.relu(self.layer(x))
+        return torch.outer(x[0], x[1]).tril(-3)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(6, 6)), 2, 6)
