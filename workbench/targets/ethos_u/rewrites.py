@@ -45,6 +45,7 @@ class Rewrite:
 
 PADS, LINEARS, SHUFFLES = "pads_into_convolutions", "linear_maps_merged", "shuffles_as_convolutions"
 STRIDES, KERNELS, TAILS = "strides_to_channels", "taps_to_channels", "cut_unread_tails"
+TRANSPOSED = "transposed_to_channels"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
 
 # In the order in which they are applied.
@@ -79,6 +80,19 @@ REWRITES: tuple[Rewrite, ...] = (
         "and U65, and for larger factors, it takes more cycles.",
         why_exact="Every result is one value times one.",
         function="write_shuffles",
+    ),
+    Rewrite(
+        id=TRANSPOSED,
+        title="Write transposed convolutions as convolutions",
+        fault="Between the values of a transposed convolution are zeros, and Vela multiplies them too: with "
+        "a stride of 2 three of four products. On U85 larger strides are one operation for each column, "
+        "on U55 and U65 they run on the CPU.",
+        network="ConvTranspose2d(16, 8, 8, stride=4, padding=2)(relu(Conv2d(8, 16, 3, padding=1)(x))) "
+        "for x of [1, 8, 24, 24]",
+        instead="Of a stride of n, n results in a row become channels of a convolution with the stride 1. "
+        "In memory these channels are places already; each of n rows is a convolution by itself.",
+        why_exact="Every product is one of the transposed convolution, or has the weight zero.",
+        function="write_transposed",
     ),
     Rewrite(
         id=TAILS,

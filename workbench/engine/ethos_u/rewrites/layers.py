@@ -12,6 +12,7 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
+from workbench.engine.ethos_u.corrections.transposed_convolutions import TRANSPOSED, not_lowered, write_phases
 from workbench.engine.ethos_u.rewrites.quantized_calls import (
     conv_arguments,
     is_8_bits,
@@ -164,6 +165,16 @@ def _merge(module: fx.GraphModule, first: fx.Node, second: fx.Node) -> None:
         arguments.pop()
     second.args = tuple(arguments)
     module.graph.erase_node(first)
+
+
+def write_transposed(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write transposed convolutions as convolutions whose channels become places."""
+    left, done = not_lowered(module, quantizer), list[str]()
+    for node in quantized_calls(module, quantizer, *TRANSPOSED):
+        name = written_name(node)
+        if node not in left and write_phases(module, node):
+            done.append(name)
+    return finished(module, done)
 
 
 _LARGEST_FACTOR = 2

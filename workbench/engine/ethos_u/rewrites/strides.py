@@ -18,7 +18,7 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
+from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished, fused_reader
 from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
 
 _ATEN = torch.ops.aten
@@ -45,15 +45,6 @@ _EXTRA_TAPS, _GATHERED_TAPS = 1.25, 2.0
 # Inputs of more channels are not gathered if they are padded, and so few results along the last axis
 # do not pay for gathering patches that are partly read.
 _PADDED_CHANNELS, _FEW_RESULTS = 4, 8
-# Operators that Vela computes in the operation of the convolution before them.
-_FUSED = {
-    _ATEN.relu.default,
-    _ATEN.relu_.default,
-    _ATEN.relu6.default,
-    _ATEN.hardtanh.default,
-    _ATEN.hardtanh_.default,
-    _ATEN.clamp.default,
-}
 _ARITHMETIC = {_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor}
 
 
@@ -270,22 +261,15 @@ def padding_of(value: Any, kernel: Sequence[int], dilation: Sequence[int]) -> li
 
 def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Convolution) -> None:
     """Put a folded convolution in the place of a convolution, before the layout of its result."""
-    last, inner = _fused_reader(conv.node), Writer(module, conv.node)
+    last, inner = fused_reader(conv.node), Writer(module, conv.node)
     gathers = is_slow_at_layouts(quantizer) and _is_outside(conv.source)
     result, is_last = _Folding(inner, conv, gathers=gathers).computed()
     outer = Writer(module, last)
     if last is not conv.node:
-        result = outer(last.target, result, *last.args[1:])
+        result = outer.called(last, result)
     outer.replace(_unfolded(outer, conv, result, channels_last=is_last))
     if last is not conv.node:
         module.graph.erase_node(conv.node)
-
-
-def _fused_reader(node: fx.Node) -> fx.Node:
-    """Return the activation that a convolution computes too, or the convolution."""
-    readers = list(node.users)
-    is_fused = len(readers) == 1 and readers[0].target in _FUSED and not readers[0].kwargs
-    return readers[0] if is_fused and readers[0].args[0] is node else node
 
 
 def _is_outside(node: Any) -> bool:
