@@ -334,9 +334,13 @@ class _Folding:
         factor = axes[-1].factor
         sizes[-1] //= factor
         if self._gathers:
+            # Rows are copied as one where the axes after the channels are one.
+            flat = write(_ATEN.reshape.default, x, [batch, channels, prod(sizes) * factor])
             parts = [
                 write(
-                    _ATEN.reshape.default, write(_ATEN.slice.Tensor, x, 1, i, i + 1), [batch, *sizes, factor]
+                    _ATEN.reshape.default,
+                    write(_ATEN.slice.Tensor, flat, 1, i, i + 1),
+                    [batch, *sizes, factor],
                 )
                 for i in range(channels)
             ]
