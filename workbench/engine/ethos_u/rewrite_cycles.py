@@ -19,7 +19,7 @@ from workbench.engine.ethos_u.corrections.graph_writer import constant_of
 from workbench.engine.ethos_u.quantization import trial_quantizer
 from workbench.engine.ethos_u.rewrites.strides import Axis
 from workbench.engine.ethos_u.rewrites.tails import axes_of
-from workbench.targets.ethos_u.rewrites import LINEARS, NORMS_FORWARD, PADS
+from workbench.targets.ethos_u.rewrites import LINEARS, NORMS_FORWARD, PADS, POOL_PADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _COLUMNS, _LARGEST_STRIDE = 32, 3
 _LAYOUT = "Transpose"
 # What these rewrite is a part of other layers afterwards.
-_TAKEN = {LINEARS, NORMS_FORWARD, PADS}
+_TAKEN = {LINEARS, NORMS_FORWARD, PADS, POOL_PADS}
 
 
 @dataclass(frozen=True)

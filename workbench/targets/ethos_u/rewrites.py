@@ -45,7 +45,7 @@ class Rewrite:
 
 PADS, LINEARS, SHUFFLES = "pads_into_convolutions", "linear_maps_merged", "shuffles_as_convolutions"
 STRIDES, KERNELS, TAILS = "strides_to_channels", "taps_to_channels", "cut_unread_tails"
-TRANSPOSED = "transposed_to_channels"
+TRANSPOSED, POOL_PADS, POOLS = "transposed_to_channels", "pads_into_pools", "pools_to_rows"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
 
 # In the order in which they are applied.
@@ -59,6 +59,19 @@ REWRITES: tuple[Rewrite, ...] = (
         "an axis, or reach beyond the kernel.",
         why_exact="Padding of a convolution is zeros.",
         function="take_pads",
+    ),
+    Rewrite(
+        id=POOL_PADS,
+        title="Take pads into pools",
+        fault="What is padded before a pool is a copy of the tensor. The least number, as it is padded "
+        "before a largest value, leaves no steps for the others in 8 bits.",
+        network="max_pool2d(pad(relu(Conv2d(8, 16, 3)(x)), (0, 1, 0, 1), value=-inf), 3, 2) "
+        "for x of [1, 8, 50, 50]",
+        instead="The pool pads, or its last windows end beyond the tensor. A mean over windows of up to 3 "
+        "with zeros is a convolution of each channel. Zeros are taken into a pool of largest values "
+        "only where no value is below zero.",
+        why_exact="Padding of such a pool is less than every value, and padding of a convolution is zeros.",
+        function="take_pool_pads",
     ),
     Rewrite(
         id=LINEARS,
@@ -104,6 +117,17 @@ REWRITES: tuple[Rewrite, ...] = (
         "half as many elements. Layers with padding in between prevent it.",
         why_exact="What is cut contributes to no output.",
         function="cut_unread_tails",
+    ),
+    Rewrite(
+        id=POOLS,
+        title="Write pools with strides above 3 as pools of single windows",
+        fault="Means with a stride above 3 run on the CPU of U55 and U65, and largest values with such a "
+        "stride are computed at every place, then most are left out.",
+        network="AvgPool2d((1, 8))(relu(Conv2d(8, 16, 1)(x))) for x of [1, 8, 4, 256]",
+        instead="Where windows are beside each other, each is a row of an image by itself. In memory its "
+        "values are in that order already. Not on U85 for more than 384 Ki values, which its SRAM lacks.",
+        why_exact="Each result is of the same values.",
+        function="write_pools_of_rows",
     ),
     Rewrite(
         id=NORMS_FORWARD,
