@@ -45,6 +45,7 @@ class Rewrite:
 
 PADS, LINEARS, SHUFFLES = "pads_into_convolutions", "linear_maps_merged", "shuffles_as_convolutions"
 STRIDES, KERNELS, TAILS = "strides_to_channels", "taps_to_channels", "cut_unread_tails"
+PATCHES = "patches_to_convolutions"
 TRANSPOSED, POOL_PADS, POOLS = "transposed_to_channels", "pads_into_pools", "pools_to_rows"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
 
@@ -83,6 +84,17 @@ REWRITES: tuple[Rewrite, ...] = (
         "8 bits throughout. Of two convolutions one has a kernel of one place.",
         why_exact="W (V x + b) + c = (W V) x + (W b + c). The tensor between them is rounded no more.",
         function="merge_linear_maps",
+    ),
+    Rewrite(
+        id=PATCHES,
+        title="Write layers over gathered patches as convolutions",
+        fault="Patches that views and permutations, unfolding or pixel unshuffles cut out of a picture "
+        "are several changes of layout, each of the whole picture.",
+        network="Linear(768, 96)(Unfold(16, stride=16)(x).transpose(1, 2)) for x of [1, 3, 224, 224]",
+        instead="The linear or 1 x 1 convolution is a convolution over the picture. Not where patches "
+        "leave out places, are in another order than row by row, or something else reads them.",
+        why_exact="Every product is the same: the numbers of the places are moved to find them.",
+        function="write_patches",
     ),
     Rewrite(
         id=SHUFFLES,
