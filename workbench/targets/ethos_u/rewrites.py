@@ -98,12 +98,13 @@ REWRITES: tuple[Rewrite, ...] = (
     ),
     Rewrite(
         id=SHUFFLES,
-        title="Write pixel shuffles as transposed convolutions",
-        fault="On U85 a pixel shuffle is a dozen changes of layout, each of up to 20 cycles an element.",
+        title="Write pixel shuffles as convolutions",
+        fault="A pixel shuffle is a dozen changes of layout, on U85 each of up to 20 cycles an element.",
         network="pixel_shuffle(Conv2d(16, 64, 3, padding=1)(x), 2) for x of [1, 16, 32, 32]",
-        instead="A transposed convolution with weights of zero and one, for factors of 2 on U85. On U55 "
-        "and U65, and for larger factors, it takes more cycles.",
-        why_exact="Every result is one value times one.",
+        instead="The convolution before it is one for each row of the results, with its outputs in the "
+        "order in which memory has the places. Without one before it, convolutions with weights of zero "
+        "and one move the values.",
+        why_exact="The outputs are the same, or each is one value times one.",
         function="write_shuffles",
     ),
     Rewrite(

@@ -9,11 +9,9 @@ from torch.nn import functional
 
 from tests.engine.ethos_u.rewrites.test_rewrites_are_exact import (
     CONVOLUTIONS,
-    U85,
     Checked,
     exported,
     operators,
-    quantizer,
     rewritten,
 )
 from workbench.engine.ethos_u.corrections.transposed_convolutions import TRANSPOSED, write_phases
@@ -121,12 +119,29 @@ def test_that_layers_that_one_cannot_compute_with_as_few_products_stay(net, shap
     assert rewritten(net, torch.randn(shape), (merge_linear_maps,))[1] == [0]
 
 
-def test_that_a_pixel_shuffle_by_two_becomes_a_transposed_convolution_on_u85_alone():
-    for factor, device, expected in ((2, U85, 1), (4, U85, 0), (2, "TOSA-1.0+INT+int16+int4+u55", 0)):
+def test_that_a_pixel_shuffle_is_a_convolution_that_moves_values():
+    for factor in (2, 3):
         net, x = nn.PixelShuffle(factor), torch.randn(2, 3 * factor**2, 4, 5)
-        module, (count,) = rewritten(net, x, (write_shuffles,), quantizer(device))
-        assert count == expected
-        assert (ATEN.pixel_shuffle.default in operators(module)) is not bool(expected)
+        module, (count,) = rewritten(net, x, (write_shuffles,))
+        assert count == 1
+        assert not {ATEN.pixel_shuffle.default, *TRANSPOSED} & set(operators(module))
+
+
+@pytest.mark.parametrize("factor", [2, 4])
+@pytest.mark.parametrize("functions", [(), (nn.ReLU(),), (None, nn.Tanh()), (nn.GELU(), nn.ReLU())])
+def test_that_a_convolution_before_a_pixel_shuffle_is_one_for_each_row(factor, functions):
+    before, behind = (*functions, None, None)[:2]
+    layers = (
+        nn.Conv2d(4, 2 * factor**2, 3, 2, bias=len(functions) != 1),
+        before,
+        nn.PixelShuffle(factor),
+        behind,
+    )
+    net = nn.Sequential(*(layer for layer in layers if layer is not None))
+    module, (count,) = rewritten(net, torch.randn(2, 4, 9, 7), (write_shuffles,))
+    assert count == 1
+    assert operators(module).count(ATEN.conv2d.default) == factor
+    assert ATEN.pixel_shuffle.default not in operators(module)
 
 
 def test_that_transposed_convolutions_of_any_shape_stay_the_same_function_as_convolutions():

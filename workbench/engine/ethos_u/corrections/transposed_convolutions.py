@@ -171,7 +171,8 @@ def transposed(
         each_phase = [convolved(kernels[phase, None]) for phase in range(len(kernels))]
         return after(_ATEN.cat.default, each_phase, 1) if len(each_phase) > 1 else each_phase[0]
 
-    return _interleaved(after, [row_of(kernels) for kernels in phases], axes)
+    result = interleaved(after, [row_of(kernels) for kernels in phases], axes[-1].stride)
+    return _without_rest(after, result, axes)
 
 
 def _padded(write: Writer, value: fx.Node, axes: Sequence[_Axis]) -> tuple[fx.Node, list[int]]:
@@ -188,19 +189,24 @@ def _padded(write: Writer, value: fx.Node, axes: Sequence[_Axis]) -> tuple[fx.No
     return value, [0] * len(axes)
 
 
-def _interleaved(write: Writer, rows: Sequence[fx.Node], axes: Sequence[_Axis]) -> fx.Node:
-    """Return results whose channels are phases of the last axis, each of one phase of rows, in order."""
-    count, across = len(axes), axes[-1].stride
+def interleaved(write: Writer, rows: Sequence[fx.Node], across: int) -> fx.Node:
+    """Return results whose channels are phases of the last axis, each of one phase of rows, in order.
+
+    Args:
+        write: The writer of the node in whose place it is.
+        rows: Values with channels ``phase * outputs + output``, one for each phase of rows.
+        across: The number of phases of the last axis.
+    """
     if len(rows) == across == 1:
-        return _without_rest(write, rows[0], axes)
+        return rows[0]
+    count = rows[0].meta["val"].dim() - 2
     last = [write(_ATEN.permute.default, row, [0, *range(2, count + 2), 1]) for row in rows]
     beside = write(_ATEN.cat.default, last, 2) if len(last) > 1 else last[0]
     batch, *sizes, depth = last[0].meta["val"].shape
     sizes[-1] *= across
     sizes[0] *= len(rows)
     places = write(_ATEN.reshape.default, beside, [batch, *sizes, depth // across])
-    result = write(_ATEN.permute.default, places, [0, count + 1, *range(1, count + 1)])
-    return _without_rest(write, result, axes)
+    return write(_ATEN.permute.default, places, [0, count + 1, *range(1, count + 1)])
 
 
 def _without_rest(write: Writer, value: fx.Node, axes: Sequence[_Axis]) -> fx.Node:
