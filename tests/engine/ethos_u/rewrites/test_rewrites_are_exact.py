@@ -146,6 +146,13 @@ def test_that_strides_up_to_three_and_single_results_are_left_alone():
         assert rewritten(net, x, (write_strides, write_large_kernels))[1] == [0, 0]
 
 
+def test_that_inputs_of_many_channels_in_groups_are_left_alone_where_nothing_is_padded():
+    x = torch.randn(1, 32, 30, 30)
+    for padding, device, expected in ((0, U55, 0), (0, U85, 0), (1, U55, 1), (1, U85, 0)):
+        net = nn.Conv2d(32, 16, 6, 4, padding, groups=2)
+        assert rewritten(net, x, (write_strides,), quantizer(device))[1] == [expected]
+
+
 def test_that_what_no_rule_quantizes_is_left_alone():
     net, x = nn.Conv2d(3, 8, 8, 8), torch.randn(1, 3, 32, 32)
     nothing = quantizer(finds=lambda module: [])

@@ -139,7 +139,7 @@ def write_strides(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     for conv in _convolutions(module, quantizer):
         axes = tuple(_unstrided(axis) for axis in conv.axes)
         folded = [axis for axis in axes if axis.factor > 1]
-        is_slower = is_slow_at_layouts(quantizer) and _is_copied_more(conv, folded)
+        is_slower = _is_copied_more(conv, folded, is_slow=is_slow_at_layouts(quantizer))
         if prod(axis.outputs for axis in folded) > 1 and not is_slower:
             _write_folded(module, quantizer, _deepened(replace(conv, axes=axes)))
             done.append(written_name(conv.node))
@@ -164,14 +164,18 @@ def is_slow_at_layouts(quantizer: EthosUQuantizer) -> bool:
     return "u55" not in str(quantizer.tosa_spec).lower()
 
 
-def _is_copied_more(conv: _Convolution, folded: Sequence[Axis]) -> bool:
+def _is_copied_more(conv: _Convolution, folded: Sequence[Axis], *, is_slow: bool) -> bool:
     """Return whether gathering patches takes more cycles than one operation for each column.
 
-    Measured with Vela 5.1.0 on U85-256: inputs of many channels that are padded, and few results of
-    patches that are partly read.
+    Measured with Vela 5.1.0: inputs of many channels in groups; on U85-256 also those that are padded,
+    and few results of patches that are partly read.
     """
     is_padded = any(axis.padding for axis in conv.axes)
-    if _is_outside(conv.source) and is_padded and conv.channels > _PADDED_CHANNELS:
+    is_first = is_outside(conv.source)
+    if not is_slow:
+        # What is padded runs on the CPU as it is written.
+        return is_first and conv.groups > 1 and conv.channels > _GATHERED and not is_padded
+    if is_first and (is_padded or conv.groups > 1) and conv.channels > _PADDED_CHANNELS:
         return True
     is_partly_read = any(axis.kernel < axis.stride for axis in folded)
     return is_partly_read and conv.channels > 1 and conv.axes[-1].outputs <= _FEW_RESULTS
@@ -262,7 +266,7 @@ def padding_of(value: Any, kernel: Sequence[int], dilation: Sequence[int]) -> li
 def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Convolution) -> None:
     """Put a folded convolution in the place of a convolution, before the layout of its result."""
     last, inner = fused_reader(conv.node), Writer(module, conv.node)
-    gathers = is_slow_at_layouts(quantizer) and _is_outside(conv.source)
+    gathers = is_slow_at_layouts(quantizer) and is_outside(conv.source)
     result, is_last = _Folding(inner, conv, gathers=gathers).computed()
     outer = Writer(module, last)
     if last is not conv.node:
@@ -272,7 +276,7 @@ def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Con
         module.graph.erase_node(conv.node)
 
 
-def _is_outside(node: Any) -> bool:
+def is_outside(node: Any) -> bool:
     """Return whether a value is an input of the program, apart from elementwise operations."""
     while isinstance(node, fx.Node) and node.op == "call_function":
         if node.target not in _ARITHMETIC:
