@@ -187,7 +187,8 @@ REWRITES: tuple[Rewrite, ...] = (
         "are with nothing.",
         network="Conv1d(1, 32, 251)(x) for x of [1, 1, 4000]",
         instead="Several positions become channels, and as many results at once the outputs, for "
-        "kernels of 16 taps or more where that takes at most half the products.",
+        "kernels of 16 taps or more where that takes at most half the products. Not for the first layer "
+        "over a sequence of one channel on U85, with a stride of 1: there reading weights takes longest.",
         why_exact="Every product is one of the convolution as it was written, or has the weight "
         "zero. The weights of an output are the same numbers, so that their grid is the same.",
         function="write_large_kernels",

@@ -153,6 +153,12 @@ def test_that_inputs_of_many_channels_in_groups_are_left_alone_where_nothing_is_
         assert rewritten(net, x, (write_strides,), quantizer(device))[1] == [expected]
 
 
+def test_that_a_large_kernel_over_the_input_alone_stays_where_weights_are_read_again():
+    for device, stride, expected in ((U55, 1, 1), (U85, 1, 0), (U85, 2, 1)):
+        net, x = nn.Conv1d(1, 32, 101, stride), torch.randn(1, 1, 1000)
+        assert rewritten(net, x, (write_large_kernels,), quantizer(device))[1] == [expected]
+
+
 def test_that_what_no_rule_quantizes_is_left_alone():
     net, x = nn.Conv2d(3, 8, 8, 8), torch.randn(1, 3, 32, 32)
     nothing = quantizer(finds=lambda module: [])

@@ -150,7 +150,9 @@ def write_large_kernels(module: fx.GraphModule, quantizer: EthosUQuantizer) -> l
     """Write convolutions of many taps over few channels as ones of few taps over more channels."""
     done = list[str]()
     for conv in _convolutions(module, quantizer):
-        if max(axis.stride for axis in conv.axes) > _LARGEST_STRIDE:
+        longest = max(axis.stride for axis in conv.axes)
+        is_read_again = is_slow_at_layouts(quantizer) and longest == 1 and _is_first_of_one(conv)
+        if longest > _LARGEST_STRIDE or is_read_again:
             continue
         deep = _deepened(conv) if conv.axes[-1].kernel >= _LARGE else conv
         if deep.cost() <= _PRODUCTS_LEFT * conv.cost():
@@ -162,6 +164,15 @@ def write_large_kernels(module: fx.GraphModule, quantizer: EthosUQuantizer) -> l
 def is_slow_at_layouts(quantizer: EthosUQuantizer) -> bool:
     """Return whether changes of layout cost so much that copies decide: on U85."""
     return "u55" not in str(quantizer.tosa_spec).lower()
+
+
+def _is_first_of_one(conv: _Convolution) -> bool:
+    """Return whether a convolution over one channel of an input is the first operation.
+
+    U85 reads its weights from external memory anew for every 16 places, which takes longest. There are
+    as many more weights in the other form as there are fewer places.
+    """
+    return len(conv.axes) == 1 and conv.channels == 1 and is_outside(conv.source)
 
 
 def _is_copied_more(conv: _Convolution, folded: Sequence[Axis], *, is_slow: bool) -> bool:
