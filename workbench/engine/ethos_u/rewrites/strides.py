@@ -183,10 +183,12 @@ def _is_copied_more(conv: _Convolution, folded: Sequence[Axis], *, is_slow: bool
     """
     is_padded = any(axis.padding for axis in conv.axes)
     is_first = is_outside(conv.source)
+    # Vela compiles none for each channel with such a stride for U55 and U65.
+    has_groups = 1 < conv.groups < conv.channels
     if not is_slow:
         # What is padded runs on the CPU as it is written.
-        return is_first and conv.groups > 1 and conv.channels > _GATHERED and not is_padded
-    if is_first and (is_padded or conv.groups > 1) and conv.channels > _PADDED_CHANNELS:
+        return is_first and has_groups and conv.channels > _GATHERED and not is_padded
+    if is_first and (is_padded or has_groups) and conv.channels > _PADDED_CHANNELS:
         return True
     is_partly_read = any(axis.kernel < axis.stride for axis in folded)
     return is_partly_read and conv.channels > 1 and conv.axes[-1].outputs <= _FEW_RESULTS
