@@ -160,10 +160,10 @@ REWRITES: tuple[Rewrite, ...] = (
         id=NORMS_AS_ONE,
         title="Compute other norms with one operation",
         fault="A batch norm that can be taken into no layer costs four operations over the whole tensor, "
-        "and several operations with constants in a row cost one each.",
+        "and several operations with constants in a row, as of inputs, cost one each.",
         network="Conv1d(8, 8, 3, padding=1)(BatchNorm1d(8)(relu(Conv1d(12, 8, 3)(x))))",
         instead="It is a convolution with one weight for each channel. Operations with constants stay on "
-        "U85, where they take fewer cycles.",
+        "U85, where they take fewer cycles, and behind layers.",
         why_exact="An evaluated batch norm is a factor and a summand for each channel.",
         function="write_norms_as_one",
     ),

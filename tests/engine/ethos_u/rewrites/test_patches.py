@@ -91,13 +91,23 @@ class Twice(nn.Module):
     [
         (Gathered(columns_first, LINEAR), PICTURE),
         (Gathered(lambda x: x.permute(0, 2, 3, 1), nn.Linear(3, 4)), PICTURE),
+        (Gathered(lambda x: x.transpose(1, 2).flatten(2), nn.Linear(36, 4)), PICTURE),
         (Gathered(lambda x: x.flatten(1), nn.Linear(48, 4)), (1, 3, 4, 4)),
         (Gathered(lambda x: viewed(x)[..., ::2], nn.Linear(24, 4)), PICTURE),
         (Gathered(lambda x: functional.pixel_unshuffle(x, 4), nn.Conv2d(48, 8, 3, padding=1)), PICTURE),
         (Gathered(lambda x: functional.pixel_unshuffle(x, 4), POINTWISE), (2, *PICTURE[1:])),
         (Twice(), PICTURE),
     ],
-    ids=("other order", "places", "one patch", "a part", "larger kernel", "several pictures", "read twice"),
+    ids=(
+        "other order",
+        "places",
+        "heads",
+        "one patch",
+        "a part",
+        "larger kernel",
+        "several pictures",
+        "read twice",
+    ),
 )
 def test_that_other_layers_behind_changes_of_layout_stay(net, shape):
     assert rewritten(net, torch.randn(shape), (write_patches,))[1] == [0]

@@ -23,7 +23,7 @@ from workbench.engine.ethos_u.rewrites.quantized_calls import (
     quantized_calls,
     written_name,
 )
-from workbench.engine.ethos_u.rewrites.strides import is_slow_at_layouts
+from workbench.engine.ethos_u.rewrites.strides import is_outside, is_slow_at_layouts
 
 _ATEN = torch.ops.aten
 _UNPADDED = {_ATEN.conv1d.default, _ATEN.conv2d.default}
@@ -85,14 +85,15 @@ def fold_norms_forward(module: fx.GraphModule, quantizer: EthosUQuantizer) -> li
 
 
 def write_norms_as_one(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
-    """Write norms, and lines of several operations, as convolutions with one weight a channel."""
+    """Write norms, and lines of inputs of several operations, as convolutions of each channel."""
     done = list[str]()
     # On U85 operations on elements take fewer cycles than the changes of layout beside a convolution.
     least = math.inf if is_slow_at_layouts(quantizer) else 2
     for chain, line in _lines(module, quantizer, 0.0):
         last, source = chain[-1], _source_of(chain[0])
         shape = last.meta["val"].shape
-        is_long = last.target is _ATEN.batch_norm.default or len(chain) >= least
+        is_norm = last.target is _ATEN.batch_norm.default
+        is_long = is_norm or (len(chain) >= least and is_outside(source))
         if len(shape) in {3, 4} and line.axis in {None, _CHANNELS} and is_long:
             parts = line.over(shape[_CHANNELS])
             write_line(Writer(module, last), source, parts.factor.float(), parts.summand.float())

@@ -146,7 +146,8 @@ def _as_patches(
     size = int(row.max()) + 1, int(column.max()) + 1
     is_whole = len(channel) == size[0] * size[1] * channels
     number = (channel * size[0] + row) * size[1] + column
-    if size == (1, 1) or len(origins[0]) == 1 or not is_whole or len(number.unique()) != len(number):
+    # Heads that are joined behind an attention are rows of one place.
+    if min(size) == 1 or len(origins[0]) == 1 or not is_whole or len(number.unique()) != len(number):
         return None
     tops, lefts = (origin.flatten().unique().tolist() for origin in origins)
     step = (_step_of(tops, size[0]), _step_of(lefts, size[1]))
