@@ -170,6 +170,9 @@ class CommandPalette(QFrame):
         self.setGeometry((window.width() - _WIDTH_PX) // 2, 60, _WIDTH_PX, height)
         self.show()
         self.raise_()
+        # The keys may be with a floating panel, which is a window of its own.
+        window.window().activateWindow()
+        window.window().raise_()
         self.line.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

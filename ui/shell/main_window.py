@@ -467,8 +467,9 @@ class MainWindow(QMainWindow):
             show = self.actions_by_id[f"workspace_{workspace.id}"]
             show.triggered.connect(partial(self.show_workspace, workspace.id))
         self.actions_by_id["sides"].triggered.connect(self.toggle_sides)
-        self.recents = QMenu("Open &recent", self)
-        menus["&File"].insertMenu(self.actions_by_id["save"], self.recents)
+        self.recents = QMenu("Open &recent", menus["&File"])
+        self.file_menu = menus["&File"]
+        self.file_menu.insertMenu(self.actions_by_id["save"], self.recents)
         self.layouts = menus["&View"].addMenu("Layouts")
         menus["&View"].addSeparator()
         menus["&View"].aboutToShow.connect(self._show_toggles)

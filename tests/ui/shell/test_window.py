@@ -302,6 +302,27 @@ def test_that_every_panel_survives_every_recorded_session(opened, qtbot, names, 
         notices.posted.clear()
 
 
+def test_that_a_new_project_that_was_saved_is_a_recent_one(workbench, tmp_path):
+    window = workbench.window
+    workbench.document.new(OpenProject(make_project(), tmp_path))
+    workbench.files.save_as(tmp_path / "mine.qwb")
+    window.file_menu.aboutToShow.emit()
+    assert window.recents.isEnabled()
+    assert any("mine" in action.text() for action in window.recents.actions())
+
+
+def test_that_the_palette_takes_the_keys_from_a_floating_panel(opened, qtbot):
+    window = opened.window
+    dock = window.docks["modules"]
+    dock.toggle_floating()
+    dock.activateWindow()
+    dock.panel.take_focus()
+    qtbot.waitUntil(dock.isActiveWindow)
+    window.actions_by_id["palette"].trigger()
+    qtbot.waitUntil(window.isActiveWindow)
+    assert window.palette_box.line.hasFocus()
+
+
 def test_that_the_view_menu_closes_and_opens_every_panel(opened):
     (menu,) = (a.menu() for a in opened.window.menuBar().actions() if a.text() == "&View")
     for row in PANELS:

@@ -156,6 +156,7 @@ class GraphPanel(Panel):
         self._pending_bookmark: Bookmark | None = None
         self.bar = GraphBar(self)
         self.view = GraphView(context.theme, self)
+        context.document.opened.connect(self.view.places.begin_anew)
         self.view.groups.flow = context.settings.graph_flow
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
