@@ -50,7 +50,7 @@ def test_that_the_grid_follows_from_scale_and_zero_point():
 
 def test_that_a_range_of_several_tensors_names_them():
     alone, joined, many = rows_of({}, {"shared": ("up", "cat")}, {"shared": ("a", "b", "c", "d", "e")})
-    assert "up and cat" in describe(joined)
+    assert "up, cat" in describe(joined)
     assert "2 more" in describe(many)
     assert len(describe(joined).splitlines()) == len(describe(alone).splitlines()) + 1
 
