@@ -19,6 +19,8 @@ AGAIN = [
         "fine_steps",
         "fine_tables",
         "foldable_norms",
+        "grids_of_triangles",
+        "images_sampled_in_float",
         "logarithms_of_sums",
         "steps_of_fractions",
     }

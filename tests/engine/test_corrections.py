@@ -234,6 +234,21 @@ def test_that_a_constant_factor_is_not_cut_off_in_16_bits(engine):
     assert decibel(engine, name, "a16w8") > decibel(engine, name, "a16w8", fine_factors=False) - 1
 
 
+def test_that_a_sampled_image_keeps_its_values_beyond_one(engine):
+    name = "unseen_networks.py:sampled"
+    assert decibel(engine, name) > 25
+    assert decibel(engine, name, images_sampled_in_float=False) < 10
+
+
+def test_that_a_triangle_has_the_grid_of_its_matrix(engine):
+    made = network("unseen_networks.py:pairs_below")
+    assert engine.run(made, "calibrate") == "done", engine.failure
+    rows = [r for r in engine.result(made, "calibrate").ranges if r.kind == "activation"]
+    # Tensors that share a grid are one row.
+    assert places(engine, made, "grids_of_triangles", "prepare") == ("mul_tensor_1",)
+    assert [row.node for row in rows] == ["x", "relu", "mul_tensor"]
+
+
 @pytest.mark.slow
 def test_that_small_activations_have_coarse_steps_without_the_correction(engine):
     assert decibel(engine, "small_values", "a16w8", fine_steps=False) < 15

@@ -237,3 +237,27 @@ def chosen_leaves():
         return _Net(run, codes=torch.stack([bits, 1 - bits], -1))
 
     return _made(build, 2, 3)
+
+
+def sampled():
+    """An image that is sampled at places between its own, with values beyond 1."""
+
+    def run(self, x):
+        places = functional.affine_grid(self.turns, [1, 4, 8, 8], align_corners=False)
+        return functional.relu(functional.grid_sample(self.layer(2 * x), places, align_corners=False))
+
+    def build():
+        turns = torch.tensor([[[0.8, 0.1, 0.05], [-0.1, 0.9, 0.0]]])
+        return _Net(run, layer=nn.Conv2d(3, 4, 3, padding=1), turns=turns)
+
+    return _made(build, 1, 3, 8, 8)
+
+
+def pairs_below():
+    """Products of pairs of values, of which a triangle is read."""
+
+    def run(self, x):
+        x = functional.relu(self.layer(x))
+        return torch.outer(x[0], x[1]).tril(-3)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(6, 6)), 2, 6)

@@ -10,6 +10,7 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
+from .decomposition_tracking import MadeOf
 from .graph_writer import Writer, constant_of, finished, floating_calls, quantized_nodes
 
 _ATEN = torch.ops.aten
@@ -108,6 +109,24 @@ def repeated_pixels(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
             write.replace(write(_ATEN.expand.default, source, [*node.meta["val"].shape]))
             done.append(node.name)
     return finished(module, done)
+
+
+def images_sampled_in_float(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Sample images in float, as the CPU does.
+
+    Fault: In 8 bits the image that grid_sample reads, and what it samples, have the range of -1 to
+        1, which the shaders of another backend ask for: all else is cut off.
+    Instead: grid_sample has no quantization of its own, as in 16 bits.
+    Right because: No Ethos-U has the operator. The CPU computes it from floats; what reads the
+        result quantizes it with the range that calibration saw.
+    Network: grid_sample(4 * x, affine_grid(theta, x.shape)) in a8w8
+    Tools: executorch 1.5.1
+    """
+    sampled = set(floating_calls(module, _ATEN.grid_sampler.default))
+    narrow = [node.name for node in sampled & quantized_nodes(module, quantizer, torch.int8)]
+    if narrow:
+        quantizer.quantizer.set_node_finder(None, MadeOf(tuple(narrow)))
+    return narrow
 
 
 def written_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:

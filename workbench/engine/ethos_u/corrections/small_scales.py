@@ -531,3 +531,38 @@ def _observe_below(observer: Any, value: torch.Tensor) -> torch.Tensor:
 
 # By whether a grid has more than 8 bits, how many times the other rows it covers.
 _ROOM_FOR_QUOTIENTS = {False: 1.0, True: 16.0}
+
+
+def grids_of_triangles(annotated: fx.GraphModule) -> list[str]:
+    """Let a triangle or a diagonal of a matrix have the grid of the matrix.
+
+    Fault: As a product with ones and zeros it is rounded a second time, on a grid of its own.
+        Calibration may not have seen there what lies in the rest of the matrix, which is cut off.
+    Instead: The product has the grid of the matrix.
+    Right because: A value times one or zero is a value of its grid, as with the choice between the
+        matrix and zero that torch writes.
+    Network: torch.outer(x, y).tril() in a8w8
+    Tools: executorch 1.5.1, torchao 0.18.0
+    """
+    joined = list[str]()
+    for node in annotated.graph.nodes:
+        note = node.meta.get("quantization_annotation")
+        if _operator(node) != "mul" or note is None or type(note.output_qspec) is not QuantizationSpec:
+            continue
+        for matrix, factor in (node.args[:2], node.args[1::-1]):
+            if _is_band(annotated, factor) and note.input_qspec_map.get(matrix) is not None:
+                note.output_qspec = SharedQuantizationSpec((matrix, node))
+                joined.append(node.name)
+                break
+    return joined
+
+
+def _is_band(annotated: fx.GraphModule, factor: Any) -> bool:
+    """Return whether a factor is a matrix of ones and zeros that are constant along its diagonals."""
+    is_constant = isinstance(factor, fx.Node) and factor.op == "get_attr"
+    value = _constant(annotated, str(factor.target)) if is_constant else None
+    if value is None or value.dim() < 2 or value.numel() != value.shape[-1] * value.shape[-2]:
+        return False
+    matrix = value.detach().reshape(value.shape[-2:])
+    is_binary = bool(((matrix == 0) | (matrix == 1)).all()) and 0 < float(matrix.sum()) < matrix.numel()
+    return is_binary and bool((matrix[1:, 1:] == matrix[:-1, :-1]).all())
