@@ -125,6 +125,8 @@ ROWS: tuple[Row, ...] = (
     *_rows("logarithms_of_sums", f"{_UNSEEN}similarities", f"{_UNSEEN}sure_classes", **_WIDE, device=U85),
     *_rows("grids_of_triangles", f"{_UNSEEN}pairs_below"),
     *_rows("images_sampled_in_float", f"{_UNSEEN}sampled", device=U85),
+    *_rows("logarithms_of_quotients", f"{_UNSEEN}odds"),
+    *_rows("logarithms_of_quotients", f"{_UNSEEN}odds", **_WIDE, device=U85),
     *_rows("rounded_convolutions", f"{_CORRECTED}residual", **_WIDE),
     *_rows("quantized_where_computed", f"{_DELEGATE}products_of_parts", **_WIDE),
     *_rows("computed_weights_on_cpu", f"{_DELEGATE}computed_kernel", device=U85),

@@ -64,6 +64,29 @@ def long_kernel():
     return _made(lambda: nn.Sequential(*layers, *head), 1, 1, 4000)
 
 
+class _Filters(nn.Module):
+    """Filters that are computed from the limits of their bands, as SincNet has them."""
+
+    def __init__(self):
+        super().__init__()
+        self.low = nn.Parameter(torch.linspace(0.002, 0.4, 32)[:, None])
+        self.band = nn.Parameter(torch.full((32, 1), 0.03))
+        self.register_buffer("places", torch.arange(-125.0, 126.0)[None])
+        self.register_buffer("window", torch.hamming_window(251, periodic=False)[None])
+
+    def forward(self, x):
+        low, high = self.low.abs(), self.low.abs() + self.band.abs()
+        bands = (2 * edge * torch.sinc(2 * edge * self.places) for edge in (high, low))
+        taps = (next(bands) - next(bands)) * self.window
+        return functional.conv1d(x, taps[:, None])
+
+
+def computed_kernel():
+    layers = _Filters(), nn.ReLU(), nn.MaxPool1d(3), nn.Conv1d(32, 32, 5, 2), nn.ReLU()
+    head = nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(32, 10)
+    return _made(lambda: nn.Sequential(*layers, *head), 1, 1, 4000)
+
+
 def _leads(padded):
     def block(inputs, outputs, kernel):
         padding = kernel // 2 if padded else 0
@@ -108,6 +131,12 @@ def grouped():
     )
 
 
+def transposed():
+    """A decoder with a stride of 4, as networks for segmentation have it."""
+    layers = nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.ConvTranspose2d(16, 8, 8, 4, 2)
+    return _made(lambda: nn.Sequential(*layers, nn.ReLU(), nn.Conv2d(8, 3, 3, padding=1)), 1, 8, 24, 24)
+
+
 def _samples(make):
     generator = torch.Generator().manual_seed(1)
     ((example,),) = make()[1:]
@@ -133,3 +162,7 @@ def small_picture_data():
 
 def long_data():
     yield from _samples(long_kernel)
+
+
+def decoder_data():
+    yield from _samples(transposed)

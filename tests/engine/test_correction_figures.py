@@ -21,6 +21,7 @@ AGAIN = [
         "foldable_norms",
         "grids_of_triangles",
         "images_sampled_in_float",
+        "logarithms_of_quotients",
         "logarithms_of_sums",
         "steps_of_fractions",
     }

@@ -249,6 +249,11 @@ def test_that_a_triangle_has_the_grid_of_its_matrix(engine):
     assert [row.node for row in rows] == ["x", "relu", "mul_tensor"]
 
 
+def test_that_a_logit_keeps_its_small_odds_in_8_bits(engine):
+    name = "unseen_networks.py:odds"
+    assert decibel(engine, name) > decibel(engine, name, logarithms_of_quotients=False) + 4
+
+
 @pytest.mark.slow
 def test_that_small_activations_have_coarse_steps_without_the_correction(engine):
     assert decibel(engine, "small_values", "a16w8", fine_steps=False) < 15

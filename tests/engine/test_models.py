@@ -222,6 +222,31 @@ def test_that_a_part_with_a_name_that_programs_have_is_refused_by_name(engine):
     assert engine.failure.where.id == "code"
 
 
+POLICY = """
+import torch
+from torch.distributions import Categorical, Normal
+
+class Policy(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 6)
+
+    def forward(self, x):
+        mean, spread = self.layer(x).chunk(2, -1)
+        actions = Normal(mean, spread.exp())
+        return actions.mean + actions.stddev, Categorical(logits=mean).entropy()
+
+def policy():
+    return Policy().eval(), (torch.randn(1, 4),)
+"""
+
+
+def test_that_distributions_are_exported_without_the_checks_of_their_values(engine):
+    (engine.folder / "policies.py").write_text(POLICY)
+    assert engine.run(with_model(spec="policies.py:policy"), "convert") == "done", engine.failure
+    assert torch.distributions.Distribution._validate_args
+
+
 def test_that_a_mask_that_torch_looks_into_has_a_remedy_that_helps(engine):
     (engine.folder / "named.py").write_text(NAMED)
     assert engine.run(with_model(spec="named.py:masked"), "export") == "failed"

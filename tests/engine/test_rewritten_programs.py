@@ -8,7 +8,7 @@ import pytest
 from tests.engine.in_process import Engine, project, without
 from workbench.project import edits
 from workbench.project.model import DataSource
-from workbench.targets.ethos_u.rewrites import NORMS_AS_ONE, NORMS_FORWARD, REWRITES, STRIDES
+from workbench.targets.ethos_u.rewrites import NORMS_AS_ONE, NORMS_FORWARD, REWRITES, STRIDES, TRANSPOSED
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 NETWORKS = Path(__file__).with_name("rewritten_networks.py")
@@ -21,6 +21,7 @@ LIMITS = [
     ("padded_audio", "audio_data", U55, 450_000),
     ("encoder", "audio_data", U55, 400_000),
     ("long_kernel", "long_data", U55, 600_000),
+    ("computed_kernel", "long_data", U55, 600_000),
     ("leads", "lead_data", U55, 150_000),
     ("padded_leads", "lead_data", U55, 200_000),
     ("patches", "picture_data", U55, 800_000),
@@ -29,6 +30,8 @@ LIMITS = [
     ("audio", "audio_data", U85, 800_000),
     ("patches", "picture_data", U65, 900_000),
     ("patches", "picture_data", U85, 900_000),
+    ("transposed", "decoder_data", U85, 100_000),
+    ("transposed", "decoder_data", U65, 180_000),
 ]
 
 
@@ -62,6 +65,14 @@ def test_that_a_network_takes_few_cycles_and_is_right(engine, name, data, device
     assert verified.compiled.equal == verified.compiled.elements > 0
     assert cycles(engine.result(made, "lower")) <= most
     assert quality(engine, made) >= max(24, quality(engine, without(made, *IDS)) - 1)
+
+
+def test_that_a_transposed_convolution_with_a_stride_of_4_runs_on_the_npu(engine):
+    made = network("transposed", "decoder_data")
+    lowered = engine.lowered(made)
+    assert {node.cause for node in lowered.cpu_nodes} <= {"border", "conversion"}
+    rows = {row.id: row for row in lowered.rewrites}
+    assert rows[TRANSPOSED].modules == ("2",)
 
 
 def test_that_cycles_before_and_after_are_those_of_the_estimate(engine):

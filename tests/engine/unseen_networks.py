@@ -261,3 +261,14 @@ def pairs_below():
         return torch.outer(x[0], x[1]).tril(-3)
 
     return _made(lambda: _Net(run, layer=nn.Linear(6, 6)), 2, 6)
+
+
+def odds():
+    """The logits of parts: numbers whose quotients cover several powers of ten."""
+    return _made(
+        lambda: _Net(
+            lambda s, x: torch.logit(torch.sigmoid(3 * s.layer(x)), eps=1e-3), layer=nn.Linear(8, 8)
+        ),
+        2,
+        8,
+    )

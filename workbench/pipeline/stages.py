@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "improvers"),
         ("torchao", "executorch"),
-        26,
+        28,
         _entry("prepare"),
     ),
     Stage(

@@ -222,6 +222,8 @@ def model_part(opened: OpenProject, *, branches: bool, taken: WeightsTaken | Non
     body += _onnx_lines(model)
     body.append("    inputs = tuple(v.detach().cpu() for v in as_tuple(inputs))")
     if not model.spec.endswith(".pt2"):
+        body.append("    # The checks of torch.distributions look into values, which an export has not.")
+        body.append("    torch.distributions.Distribution.set_default_validate_args(False)")
         body.append("    with torch.no_grad():")
         body.append(f"        program = torch.export.export(model, inputs, strict={model.strict_export})")
     named, kinds = "", {kind for kind, _, _ in opened.project.quantizer_calls()}

@@ -37,7 +37,7 @@ _OUT_VARIANTS = _ETHOS_U / "out_variants.py"
 _COPIED = "ethos_u_corrections"
 _REWRITES = tuple(
     _ETHOS_U / "rewrites" / f"{name}.py"
-    for name in ("quantized_calls", "strides", "tails", "norms", "layers")
+    for name in ("quantized_calls", "strides", "tails", "norms", "layers", "pools", "patches")
 )
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
 _FROM_CORRECTIONS = "from workbench.engine.ethos_u.corrections."

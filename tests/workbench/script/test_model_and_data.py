@@ -75,6 +75,9 @@ def fake_torch(loaded=None, exported=None):
         no_grad=lambda: importlib.import_module("contextlib").nullcontext(),
         randn=lambda shape, generator: tensor(np.full(shape, generator, np.float32)),
         Generator=lambda: SimpleNamespace(manual_seed=lambda seed: seed),
+        distributions=SimpleNamespace(
+            Distribution=SimpleNamespace(set_default_validate_args=lambda checks: None)
+        ),
         export=SimpleNamespace(
             export=lambda model, inputs, strict: exported.append((model, inputs, strict)) or "made",
             load=lambda path: SimpleNamespace(example_inputs=[[tensor([1.0])]], path=path, parameters=tuple),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.engine.ethos_u import corrections
 from workbench.engine.ethos_u.corrections import lowering
-from workbench.engine.ethos_u.rewrites import layers, norms, strides, tails
+from workbench.engine.ethos_u.rewrites import layers, norms, patches, pools, strides, tails
 from workbench.engine.toolchain_patches.patching import Pins, changed, sources_match
 from workbench.results import AppliedCorrection, CorrectionState
 from workbench.targets.ethos_u.corrections import (
@@ -92,5 +92,7 @@ def rewrite_functions(options: Mapping[str, JsonValue]) -> dict[str, Any]:
 
 
 _REWRITES = {
-    name: value for module in (layers, norms, strides, tails) for name, value in vars(module).items()
+    name: value
+    for module in (layers, norms, patches, pools, strides, tails)
+    for name, value in vars(module).items()
 }

@@ -19,7 +19,7 @@ from workbench.engine.ethos_u.corrections.graph_writer import constant_of
 from workbench.engine.ethos_u.quantization import trial_quantizer
 from workbench.engine.ethos_u.rewrites.strides import Axis
 from workbench.engine.ethos_u.rewrites.tails import axes_of
-from workbench.targets.ethos_u.rewrites import LINEARS, NORMS_FORWARD, PADS
+from workbench.targets.ethos_u.rewrites import LINEARS, NORMS_FORWARD, PADS, PATCHES, POOL_PADS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _COLUMNS, _LARGEST_STRIDE = 32, 3
 _LAYOUT = "Transpose"
 # What these rewrite is a part of other layers afterwards.
-_TAKEN = {LINEARS, NORMS_FORWARD, PADS}
+_TAKEN = {LINEARS, NORMS_FORWARD, PADS, POOL_PADS}
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,8 @@ def with_cycles(
 ) -> Iterator[AppliedRewrite]:
     """Yield the rewrites with their cycles; without where Vela compiles one to no operation.
 
-    As it was written, an operation may run on the CPU; as it is, it may have the name of a function
+    Patches are without too, and what is made of them: changes of layout before a layer are gone. As it
+    was written, an operation may run on the CPU; as it is, it may have the name of a function
     after it.
 
     Args:
@@ -97,10 +98,11 @@ def with_cycles(
     now = Counter[str]()
     for operation in after:
         now[operation.root] += operation.cycles
+    gathered = {place for rewrite in rewrites if rewrite.id == PATCHES for place in rewrite.places}
     for rewrite in rewrites:
         places = set(rewrite.places)
         left = rewrite.id not in _TAKEN and not places <= now.keys()
-        if not places or left or not places <= as_written.keys():
+        if not places or left or gathered & places or not places <= as_written.keys():
             yield rewrite
             continue
         cycles = round(sum(map(as_written.__getitem__, places))), sum(map(now.__getitem__, places))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from workbench.engine.ethos_u.corrections.batch_norm_folding import write_line
+from workbench.engine.ethos_u.corrections.batch_norm_folding import write_norm
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, finished
 from workbench.engine.training.model import norms_of, tensor_of
 
@@ -46,7 +46,7 @@ def prepare_norms(module: torch.fx.GraphModule) -> Weights:
         elif (folded := _fold(module, norm, source)) is not None:
             idle |= folded
         else:
-            write_line(module, norm, source)
+            write_norm(module, norm, source)
     finished(module, ["norms"])
     return idle
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import traceback
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -199,7 +200,7 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
     assert loaded.module is not None
     _refuse_reserved_names(loaded.module)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _unchecked_distributions():
             return _without_vmap(torch.export.export(loaded.module, loaded.inputs, strict=strict))
     except Exception as error:
         line = line_in_user_code(error) or _definition_of_output(error, loaded.module)
@@ -212,6 +213,18 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
             details=str(error),
             code="export-failed",
         ) from error
+
+
+@contextmanager
+def _unchecked_distributions() -> Iterator[None]:
+    """Let ``torch.distributions`` look into no values while the block runs: the checks compute nothing."""
+    kind: Any = torch.distributions.Distribution
+    stock = kind._validate_args  # noqa: SLF001 - the public function only sets it
+    kind.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        kind.set_default_validate_args(stock)
 
 
 def _without_vmap(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

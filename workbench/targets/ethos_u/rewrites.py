@@ -45,6 +45,8 @@ class Rewrite:
 
 PADS, LINEARS, SHUFFLES = "pads_into_convolutions", "linear_maps_merged", "shuffles_as_convolutions"
 STRIDES, KERNELS, TAILS = "strides_to_channels", "taps_to_channels", "cut_unread_tails"
+PATCHES = "patches_to_convolutions"
+TRANSPOSED, POOL_PADS, POOLS = "transposed_to_channels", "pads_into_pools", "pools_to_rows"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
 
 # In the order in which they are applied.
@@ -60,6 +62,19 @@ REWRITES: tuple[Rewrite, ...] = (
         function="take_pads",
     ),
     Rewrite(
+        id=POOL_PADS,
+        title="Take pads into pools",
+        fault="What is padded before a pool is a copy of the tensor. The least number, as it is padded "
+        "before a largest value, leaves no steps for the others in 8 bits.",
+        network="max_pool2d(pad(relu(Conv2d(8, 16, 3)(x)), (0, 1, 0, 1), value=-inf), 3, 2) "
+        "for x of [1, 8, 50, 50]",
+        instead="The pool pads, or its last windows end beyond the tensor. A mean over windows of up to 3 "
+        "with zeros is a convolution of each channel. Zeros are taken into a pool of largest values "
+        "only where no value is below zero.",
+        why_exact="Padding of such a pool is less than every value, and padding of a convolution is zeros.",
+        function="take_pool_pads",
+    ),
+    Rewrite(
         id=LINEARS,
         title="Merge layers without a function between them",
         fault="Two linears or convolutions in a row compute what one of them can, and the tensor between "
@@ -71,14 +86,39 @@ REWRITES: tuple[Rewrite, ...] = (
         function="merge_linear_maps",
     ),
     Rewrite(
+        id=PATCHES,
+        title="Write layers over gathered patches as convolutions",
+        fault="Patches that views and permutations, unfolding or pixel unshuffles cut out of a picture "
+        "are several changes of layout, each of the whole picture.",
+        network="Linear(768, 96)(Unfold(16, stride=16)(x).transpose(1, 2)) for x of [1, 3, 224, 224]",
+        instead="The linear or 1 x 1 convolution is a convolution over the picture. Not where patches "
+        "leave out places, are in another order than row by row, or something else reads them.",
+        why_exact="Every product is the same: the numbers of the places are moved to find them.",
+        function="write_patches",
+    ),
+    Rewrite(
         id=SHUFFLES,
-        title="Write pixel shuffles as transposed convolutions",
-        fault="On U85 a pixel shuffle is a dozen changes of layout, each of up to 20 cycles an element.",
+        title="Write pixel shuffles as convolutions",
+        fault="A pixel shuffle is a dozen changes of layout, on U85 each of up to 20 cycles an element.",
         network="pixel_shuffle(Conv2d(16, 64, 3, padding=1)(x), 2) for x of [1, 16, 32, 32]",
-        instead="A transposed convolution with weights of zero and one, for factors of 2 on U85. On U55 "
-        "and U65, and for larger factors, it takes more cycles.",
-        why_exact="Every result is one value times one.",
+        instead="The convolution before it is one for each row of the results, with its outputs in the "
+        "order in which memory has the places. Without one before it, convolutions with weights of zero "
+        "and one move the values.",
+        why_exact="The outputs are the same, or each is one value times one.",
         function="write_shuffles",
+    ),
+    Rewrite(
+        id=TRANSPOSED,
+        title="Write transposed convolutions as convolutions",
+        fault="Between the values of a transposed convolution are zeros, and Vela multiplies them too: with "
+        "a stride of 2 three of four products. On U85 larger strides are one operation for each column, "
+        "on U55 and U65 they run on the CPU.",
+        network="ConvTranspose2d(16, 8, 8, stride=4, padding=2)(relu(Conv2d(8, 16, 3, padding=1)(x))) "
+        "for x of [1, 8, 24, 24]",
+        instead="Of a stride of n, n results in a row become channels of a convolution with the stride 1. "
+        "In memory these channels are places already; each of n rows is a convolution by itself.",
+        why_exact="Every product is one of the transposed convolution, or has the weight zero.",
+        function="write_transposed",
     ),
     Rewrite(
         id=TAILS,
@@ -92,23 +132,38 @@ REWRITES: tuple[Rewrite, ...] = (
         function="cut_unread_tails",
     ),
     Rewrite(
+        id=POOLS,
+        title="Write pools with strides above 3 as pools of single windows",
+        fault="Means with a stride above 3 run on the CPU of U55 and U65, and largest values with such a "
+        "stride are computed at every place, then most are left out.",
+        network="AvgPool2d((1, 8))(relu(Conv2d(8, 16, 1)(x))) for x of [1, 8, 4, 256]",
+        instead="Where windows are beside each other, each is a row of an image by itself. In memory its "
+        "values are in that order already. Not on U85 for more than 384 Ki values, "
+        "which its SRAM does not hold, and inputs of more than 16 channels.",
+        why_exact="Each result is of the same values.",
+        function="write_pools_of_rows",
+    ),
+    Rewrite(
         id=NORMS_FORWARD,
-        title="Take norms behind activations into the next layer",
+        title="Take norms behind activations and of inputs into the next layer",
         fault="A batch norm that follows no convolution costs four operations over the whole "
-        "tensor: a difference, two products and a sum.",
+        "tensor: a difference, two products and a sum. An input that is normalized costs two.",
         network="Conv1d(8, 8, 3)(BatchNorm1d(8)(relu(Conv1d(12, 8, 3)(x))))",
         instead="The convolutions without padding and linears that read it, also behind pools and "
-        "means, take its factor and summand into their weights and biases. Not where a reader "
-        "cannot, or where the weights would lose more than 3 dB on their 8-bit grids.",
+        "means, take its factor and summand into their weights and biases, and so do they with sums, "
+        "differences, products and quotients with constants. Not where a reader cannot, or where the "
+        "8-bit weights would make more noise: 9 dB beside 8-bit activations, none beside 16-bit ones.",
         why_exact="W (a x + b) + c = (W a) x + (W b + c). Padding would be zeros behind the norm.",
         function="fold_norms_forward",
     ),
     Rewrite(
         id=NORMS_AS_ONE,
         title="Compute other norms with one operation",
-        fault="A batch norm that can be taken into no layer costs four operations over the whole tensor.",
+        fault="A batch norm that can be taken into no layer costs four operations over the whole tensor, "
+        "and several operations with constants in a row, as of inputs, cost one each.",
         network="Conv1d(8, 8, 3, padding=1)(BatchNorm1d(8)(relu(Conv1d(12, 8, 3)(x))))",
-        instead="It is a convolution with one weight for each channel.",
+        instead="It is a convolution with one weight for each channel. Operations with constants stay on "
+        "U85, where they take fewer cycles, and behind layers.",
         why_exact="An evaluated batch norm is a factor and a summand for each channel.",
         function="write_norms_as_one",
     ),
@@ -132,7 +187,8 @@ REWRITES: tuple[Rewrite, ...] = (
         "are with nothing.",
         network="Conv1d(1, 32, 251)(x) for x of [1, 1, 4000]",
         instead="Several positions become channels, and as many results at once the outputs, for "
-        "kernels of 16 taps or more where that takes at most half the products.",
+        "kernels of 16 taps or more where that takes at most half the products. Not for the first layer "
+        "over a sequence of one channel on U85, with a stride of 1: there reading weights takes longest.",
         why_exact="Every product is one of the convolution as it was written, or has the weight "
         "zero. The weights of an output are the same numbers, so that their grid is the same.",
         function="write_large_kernels",

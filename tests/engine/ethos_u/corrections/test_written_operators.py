@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from tests.for_each import for_each
+from workbench.engine.ethos_u.corrections.float_rewrites import logarithms_of_quotients
 from workbench.engine.ethos_u.corrections.unsupported_operators import plain_operators
 from workbench.engine.fx.functional_writes import with_functional_writes
 
@@ -283,3 +284,43 @@ def test_that_a_reduction_over_as_many_places_as_a_register_counts_is_left_as_it
     error, names = written(lambda x: x.mean(-1), is_small=False, x=torch.rand(1, 2, 1 << 16))
     assert error == 0
     assert names == {"mul", "mean"}
+
+
+def odds(x):
+    """Return the logit of a part, as detectors write it for their reference points."""
+    part = x.sigmoid().clamp(min=0, max=1)
+    return torch.log(part.clamp(min=1e-3) / (1 - part).clamp(min=1e-3))
+
+
+# Logarithms of quotients, and whether both parts are above zero whatever the input is.
+QUOTIENTS = {
+    "logit": (lambda x: torch.logit(x.sigmoid(), eps=1e-3), True),
+    "logit without a guard": (lambda x: torch.logit(x.sigmoid() * 0.5 + 0.2), True),
+    "clamped apart": (odds, True),
+    "clamped": (lambda x: torch.log(x.clamp(0.01, 0.99) / (1 - x.clamp(0.01, 0.99))), True),
+    "sigmoid": (lambda x: torch.log(x.sigmoid() / (1 - x.sigmoid())), True),
+    "ratio": (lambda x: torch.log((x.abs() + 1e-3) / (x.flip(1) ** 2 + 0.1)), True),
+    "probabilities": (lambda x: torch.log(x.softmax(1) / (x.flip(1).exp() + 1)), True),
+    "negative": (lambda x: torch.log((x.exp() * -1) / (-1 - x.exp())), False),
+    "number": (lambda x: torch.log(x.exp() / 3), False),
+    "clamped above": (lambda x: torch.log(x.clamp(max=-0.5) / x.clamp(max=-1)), False),
+    "less than one": (lambda x: torch.log(x.clamp(-3, -2) / (0.5 - x.clamp(2, 3))), False),
+}
+
+
+@for_each("name", QUOTIENTS)
+def test_that_the_logarithm_of_a_quotient_of_positive_numbers_is_a_difference(name):
+    compute, is_positive = QUOTIENTS[name]
+    torch.manual_seed(0)
+    model, x = Of(compute).eval(), torch.randn(1, 4, 6)
+    module = torch.export.export(model, (x,)).module(check_guards=False)
+    plain_operators(module, quantizer(is_small=False))
+    written = logarithms_of_quotients(module, quantizer(is_small=False))
+    assert bool(written) is is_positive
+    with torch.no_grad():
+        torch.testing.assert_close(module(x), model(x), rtol=1e-5, atol=1e-5)
+
+
+def test_that_the_logarithm_of_a_quotient_in_float_is_left_as_it_is():
+    module = torch.export.export(Of(odds).eval(), (torch.randn(1, 4, 6),)).module(check_guards=False)
+    assert logarithms_of_quotients(module, quantizer(is_small=False, quantizes=False)) == []

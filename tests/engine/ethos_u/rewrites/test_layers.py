@@ -9,11 +9,12 @@ from torch.nn import functional
 
 from tests.engine.ethos_u.rewrites.test_rewrites_are_exact import (
     CONVOLUTIONS,
-    U85,
+    Checked,
+    exported,
     operators,
-    quantizer,
     rewritten,
 )
+from workbench.engine.ethos_u.corrections.transposed_convolutions import TRANSPOSED, write_phases
 from workbench.engine.ethos_u.rewrites.layers import merge_linear_maps, take_pads, write_shuffles
 
 pytestmark = pytest.mark.engine
@@ -118,9 +119,55 @@ def test_that_layers_that_one_cannot_compute_with_as_few_products_stay(net, shap
     assert rewritten(net, torch.randn(shape), (merge_linear_maps,))[1] == [0]
 
 
-def test_that_a_pixel_shuffle_by_two_becomes_a_transposed_convolution_on_u85_alone():
-    for factor, device, expected in ((2, U85, 1), (4, U85, 0), (2, "TOSA-1.0+INT+int16+int4+u55", 0)):
+def test_that_a_pixel_shuffle_is_a_convolution_that_moves_values():
+    for factor in (2, 3):
         net, x = nn.PixelShuffle(factor), torch.randn(2, 3 * factor**2, 4, 5)
-        module, (count,) = rewritten(net, x, (write_shuffles,), quantizer(device))
-        assert count == expected
-        assert (ATEN.pixel_shuffle.default in operators(module)) is not bool(expected)
+        module, (count,) = rewritten(net, x, (write_shuffles,))
+        assert count == 1
+        assert not {ATEN.pixel_shuffle.default, *TRANSPOSED} & set(operators(module))
+
+
+@pytest.mark.parametrize("factor", [2, 4])
+@pytest.mark.parametrize("functions", [(), (nn.ReLU(),), (None, nn.Tanh()), (nn.GELU(), nn.ReLU())])
+def test_that_a_convolution_before_a_pixel_shuffle_is_one_for_each_row(factor, functions):
+    before, behind = (*functions, None, None)[:2]
+    layers = (
+        nn.Conv2d(4, 2 * factor**2, 3, 2, bias=len(functions) != 1),
+        before,
+        nn.PixelShuffle(factor),
+        behind,
+    )
+    net = nn.Sequential(*(layer for layer in layers if layer is not None))
+    module, (count,) = rewritten(net, torch.randn(2, 4, 9, 7), (write_shuffles,))
+    assert count == 1
+    assert operators(module).count(ATEN.conv2d.default) == factor
+    assert ATEN.pixel_shuffle.default not in operators(module)
+
+
+def test_that_transposed_convolutions_of_any_shape_stay_the_same_function_as_convolutions():
+    chosen, count = random.Random(4), 0
+    torch.manual_seed(4)
+    for index in range(40):
+        dims, groups = 1 + index % 2, chosen.choice((1, 1, 2))
+        draw = lambda low, high, n=dims: [chosen.randint(low, high) for _ in range(n)]  # noqa: E731
+        kernel, stride, dilation, padding, size = draw(1, 6), draw(1, 5), draw(1, 2), draw(0, 4), draw(1, 8)
+        extra = [chosen.randint(0, max(pair) - 1) for pair in zip(stride, dilation, strict=True)]
+        settings = (kernel, stride, padding, extra, groups, index % 3 > 0, dilation)
+        net = nn.Sequential(
+            (nn.ConvTranspose1d, nn.ConvTranspose2d)[dims - 1](2 * groups, 3 * groups, *settings),
+            chosen.choice((nn.ReLU(), nn.GELU("tanh"), nn.Identity())),
+        )
+        spans = zip(size, kernel, stride, padding, extra, dilation, strict=True)
+        if any((n - 1) * s - 2 * p + d * (k - 1) + e < k * d for n, k, s, p, e, d in spans):
+            continue  # Too little is left by the padding.
+        x = torch.randn(*([] if index % 5 == 0 else [1 + index % 2]), 2 * groups, *size)
+        expected, module = net(x), exported(net, x)
+        written = [
+            write_phases(module, node) for node in list(module.graph.nodes) if node.target in TRANSPOSED
+        ]
+        assert written == [True]
+        module.graph.eliminate_dead_code()
+        assert not TRANSPOSED.keys() & set(operators(module))
+        torch.testing.assert_close(Checked(module).run(x), expected, atol=1e-5, rtol=1e-5)
+        count += 1
+    assert count > 12

@@ -146,6 +146,22 @@ def test_that_strides_up_to_three_and_single_results_are_left_alone():
         assert rewritten(net, x, (write_strides, write_large_kernels))[1] == [0, 0]
 
 
+def test_that_inputs_of_many_channels_in_few_groups_are_left_alone_where_nothing_is_padded():
+    x = torch.randn(1, 32, 30, 30)
+    for padding, device, expected in ((0, U55, 0), (0, U85, 0), (1, U55, 1), (1, U85, 0)):
+        net = nn.Conv2d(32, 16, 6, 4, padding, groups=2)
+        assert rewritten(net, x, (write_strides,), quantizer(device))[1] == [expected]
+    for device in (U55, U85):
+        net = nn.Conv2d(32, 32, 6, 4, groups=32)
+        assert rewritten(net, x, (write_strides,), quantizer(device))[1] == [1]
+
+
+def test_that_a_large_kernel_over_the_input_alone_stays_where_weights_are_read_again():
+    for device, stride, expected in ((U55, 1, 1), (U85, 1, 0), (U85, 2, 1)):
+        net, x = nn.Conv1d(1, 32, 101, stride), torch.randn(1, 1, 1000)
+        assert rewritten(net, x, (write_large_kernels,), quantizer(device))[1] == [expected]
+
+
 def test_that_what_no_rule_quantizes_is_left_alone():
     net, x = nn.Conv2d(3, 8, 8, 8), torch.randn(1, 3, 32, 32)
     nothing = quantizer(finds=lambda module: [])
@@ -195,3 +211,60 @@ def test_that_a_norm_stays_where_the_weights_of_the_next_layer_would_lose_their_
     net = nn.Sequential(nn.Conv1d(4, 8, 3), nn.ReLU(), norm, nn.Conv1d(8, 8, 3)).eval()
     x = torch.randn(1, 4, 40)
     assert rewritten(net, x, (fold_norms_forward,))[1] == [0]
+
+
+class Normalized(nn.Module):
+    """Operations with constants before a layer, over channels that are second or last."""
+
+    def __init__(self, steps, layer, is_turned=False):
+        super().__init__()
+        self.steps, self.layer, self.is_turned = [step for step, _ in steps], layer, is_turned
+        for index, (_, value) in enumerate(steps):
+            self.register_buffer(f"value_{index}", torch.as_tensor(value))
+
+    def forward(self, x):
+        for index, step in enumerate(self.steps):
+            x = step(x, getattr(self, f"value_{index}"))
+        return self.layer(x.permute(0, 3, 1, 2) if self.is_turned else x)
+
+
+def test_that_operations_with_constants_stay_the_same_function_in_the_next_layer():
+    chosen, counts = random.Random(6), [0, 0]
+    torch.manual_seed(6)
+    for index in range(16):
+        is_turned = index % 2 == 1
+        values = [0.7, -1.3, torch.rand(1) + 0.2, torch.rand(1, 3, 1, 1) + 0.5]
+        values[3] = values[3].flatten() if is_turned else values[3]
+        steps = [
+            (chosen.choice((torch.add, torch.sub, torch.mul, torch.div)), chosen.choice(values))
+            for _ in range(chosen.randint(1, 4))
+        ]
+        layer = chosen.choice(
+            (
+                nn.Conv2d(3, 4, 3, 2, chosen.choice((0, 0, 1))),
+                nn.Conv2d(3, 6, 2, groups=3),
+                nn.Sequential(nn.Flatten(), nn.Linear(192, 3)),
+                nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2)),
+                nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(3, 2, 3)),
+            )
+        )
+        net = Normalized(steps, layer, is_turned)
+        x = torch.randn(2, 8, 8, 3) if is_turned else torch.randn(2, 3, 8, 8)
+        _, done = rewritten(net, x, (fold_norms_forward, write_norms_as_one))
+        counts = [a + b for a, b in zip(counts, done, strict=True)]
+    assert all(counts), counts
+
+
+def test_that_a_normalized_picture_is_the_picture_behind_another_layer():
+    mean, spread = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    steps = (torch.sub, mean[:, None, None]), (torch.div, spread[:, None, None])
+    x = torch.randn(1, 3, 16, 16)
+    module, counts = rewritten(Normalized(steps, nn.Conv2d(3, 8, 4, 4)), x, (fold_norms_forward,))
+    assert counts == [2]
+    assert operators(module) == [torch.ops.aten.conv2d.default]
+    padded = Normalized(steps, nn.Conv2d(3, 8, 3, 2, 1))
+    functions = (fold_norms_forward, write_norms_as_one)
+    assert rewritten(padded, x, functions)[1] == [0, 2]
+    assert rewritten(padded, x, functions, quantizer(U85))[1] == [0, 0]
+    far = Normalized(((torch.sub, 5.0), (torch.div, 1.0)), nn.Conv2d(3, 8, 4, 4))
+    assert rewritten(far, x, (fold_norms_forward,))[1] == [0]

@@ -94,7 +94,7 @@ def foldable_norms(module: fx.GraphModule) -> list[str]:
     for norm, source in _folded_or_chained(module, folded):
         groups = source.args[6] if _is_conv_transpose_node(source) and source.args[6:] else 1
         if len(source.users) > 1 or groups != 1 or _is_alone(source):
-            write_line(module, norm, source)
+            write_norm(module, norm, source)
             done.append(norm.name)
         elif source in folded:
             _merge(module, source, norm)
@@ -176,26 +176,30 @@ def _is_fixed(module: fx.GraphModule, norm: fx.Node) -> bool:
     )
 
 
-def write_line(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> None:
-    """Write a batch norm as a factor and a summand for each channel.
-
-    For images and sequences that is a convolution with one weight for each channel.
-    """
+def write_norm(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> None:
+    """Write a batch norm as a factor and a summand for each channel."""
     weight, bias, mean, variance = (_value(module, given) for given in norm.args[1:5])
-    write = Writer(module, norm)
     scale = torch.rsqrt(variance + norm.args[7])
     scale = scale if weight is None else scale * weight
     shift = -mean * scale if bias is None else bias - mean * scale
+    write_line(Writer(module, norm), source, scale, shift)
+
+
+def write_line(write: Writer, source: fx.Node, scale: torch.Tensor, shift: torch.Tensor) -> None:
+    """Put a factor and a summand for each channel of a value in the place of a node.
+
+    For images and sequences that is a convolution with one weight for each channel.
+    """
     sizes = [1] * (len(write.shape) - 2)
     convolve = _DEPTHWISE.get(len(sizes))
     if convolve is not None:
-        factor = write.parameter(f"{norm.name}_factor", scale.view(-1, 1, *sizes))
-        summand = write.parameter(f"{norm.name}_summand", shift)
+        factor = write.parameter("line_factor", scale.view(-1, 1, *sizes))
+        summand = write.parameter("line_summand", shift)
         none = [0] * len(sizes)
         write.replace(write(convolve, source, factor, summand, sizes, none, sizes, len(scale)))
         return
-    factor = write.constant(f"{norm.name}_factor", scale.view(1, -1, *sizes))
-    summand = write.constant(f"{norm.name}_summand", shift.view(1, -1, *sizes))
+    factor = write.constant("line_factor", scale.view(1, -1, *sizes))
+    summand = write.constant("line_summand", shift.view(1, -1, *sizes))
     write.replace(write(_ATEN.add.Tensor, write(_ATEN.mul.Tensor, source, factor), summand))
 
 

@@ -18,7 +18,7 @@ def folded_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
         every run, on the CPU or quantized like activations: an index of 4.99 that becomes an
         integer is 4.
     Instead: Such values are computed once, and stand in the program as constants. What is larger
-        than its parts is left alone.
+        than its parts is left alone, apart from weights of convolutions and linears.
     Right because: They are the same at every run.
     Network: embedding(torch.cumsum(torch.ones(1, 12), 1).long() - 1)
     Tools: executorch 1.5.1
@@ -29,7 +29,7 @@ def folded_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
     done = list[str]()
     for node in [known_node for known_node in known if known_node.op == "call_function"]:
         readers = [reader for reader in node.users if reader not in known]
-        small = known[node].numel() <= max(made_of[node], _SMALL)
+        small = known[node].numel() <= max(made_of[node], _SMALL) or all(_is_weight(node, r) for r in readers)
         if readers and small and (node.all_input_nodes or _name(node) in _COUNTING):
             write = Writer(module, node)
             constant = write.constant(f"{node.name}_folded", _unlimited(known[node].clone()))
@@ -132,6 +132,14 @@ def _filled(module: fx.GraphModule, node: fx.Node, fill: Any) -> fx.Node:
     filled.meta["val"] = value
     write.replace(filled)
     return filled
+
+
+_WEIGHTED = ("conv1d", "conv2d", "linear")
+
+
+def _is_weight(node: fx.Node, reader: fx.Node) -> bool:
+    """Return whether a value is the weights of a layer: the program has them as constants anyway."""
+    return _name(reader) in _WEIGHTED and reader.args[1] is node and reader.args.count(node) == 1
 
 
 _COUNTING = ("arange", "linspace", "eye", "tril_indices", "triu_indices")

@@ -315,3 +315,59 @@ def logarithms_of_sums(module: fx.GraphModule, quantizer: EthosUQuantizer) -> li
         write.replace(write(_ATEN.sub.Tensor, apart, write(_ATEN.log.default, total)))
         done.append(node.name)
     return finished(module, done)
+
+
+def logarithms_of_quotients(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write the logarithm of a quotient as a difference of logarithms.
+
+    Fault: A quotient of positive numbers covers several powers of ten, as x / (1 - x) in a logit:
+        in 8 bits all but the largest become zero. ExecuTorch writes a logit so.
+    Instead: It is the logarithm of the numerator less that of the denominator, where both are
+        positive: clamped, a sigmoid, a softmax, an exponential, or with a positive number added to
+        what is not negative. What no rule quantizes stays as it is.
+    Right because: Both are the same function of positive numbers, and each logarithm has a grid of
+        its own.
+    Network: torch.logit(torch.sigmoid(3 * linear(x)), eps=1e-3) in a8w8
+    Tools: executorch 1.5.1
+    """
+    done = list[str]()
+    calls = list(floating_calls(module, _ATEN.log.default, _ATEN.logit.default))
+    quantized = quantized_nodes(module, quantizer) if calls else set()
+    for node in (call for call in calls if call in quantized):
+        write = Writer(module, node)
+        value: Any = node.args[0]
+        if node.target is _ATEN.logit.default:
+            guard = node.args[1] if len(node.args) > 1 else None
+            if guard is not None:
+                value = write(_ATEN.clamp.default, value, guard, 1 - guard)  # type: ignore[operator]
+            numerator, denominator = value, write(_ATEN.rsub.Scalar, value, 1)
+        elif value.target is _ATEN.div.Tensor and all(map(_is_positive, value.args)):
+            numerator, denominator = value.args
+        else:
+            continue
+        parts = (write(_ATEN.log.default, part) for part in (numerator, denominator))
+        write.replace(write(_ATEN.sub.Tensor, *parts))
+        done.append(node.name)
+    return finished(module, done)
+
+
+_POSITIVE = (_ATEN.sigmoid.default, _ATEN.exp.default, _ATEN.softmax.int, _ATEN._softmax.default)  # noqa: SLF001
+_NOT_NEGATIVE = (*_POSITIVE, _ATEN.relu.default, _ATEN.abs.default)
+
+
+def _is_positive(value: Any) -> bool:
+    """Return whether a value is above zero whatever the input is."""
+    if not isinstance(value, fx.Node):
+        return False
+    low = value.args[1] if len(value.args) > 1 else None
+    is_above = isinstance(low, int | float) and low > 0
+    if value.target is _ATEN.rsub.Scalar and is_above:
+        part: Any = value.args[0]
+        most = part.args[2] if part.target is _ATEN.clamp.default and len(part.args) > 2 else None
+        is_below = isinstance(most, int | float) and most < low  # type: ignore[operator]
+        return is_below or (part.target is _ATEN.sigmoid.default and low >= 1)  # type: ignore[operator]
+    if value.target is _ATEN.add.Tensor and is_above:
+        base: Any = value.args[0]
+        is_square = base.target is _ATEN.pow.Tensor_Scalar and base.args[1] == 2
+        return base.target in _NOT_NEGATIVE or is_square
+    return value.target in _POSITIVE or (value.target is _ATEN.clamp.default and is_above)

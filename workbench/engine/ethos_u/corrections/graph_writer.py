@@ -7,6 +7,8 @@ import torch
 from torch import fx
 from torch.fx.traceback import NodeSource
 
+_ATEN = torch.ops.aten
+
 
 class Writer:
     """Makes nodes before a node, in its module and with its origin, with the shapes they have."""
@@ -23,6 +25,10 @@ class Writer:
         values = fx.map_arg(args, lambda argument: argument.meta["val"])
         node.meta = {**self._meta, "val": target(*values, **kwargs)}
         return node
+
+    def called(self, call: fx.Node, value: fx.Node) -> fx.Node:
+        """Add a call like another one, of a value in place of its first argument."""
+        return self(call.target, value, *call.args[1:], **call.kwargs)
 
     def at(self, node: fx.Node) -> "Writer":
         """Return a writer before another node of the module."""
@@ -92,6 +98,28 @@ def constant_of(module: fx.GraphModule, node: Any) -> Any:
     if not isinstance(value, torch.Tensor) or is_written(node):
         return None
     return value.detach()
+
+
+# Functions of one value, which Vela computes in the operation of the convolution before them.
+_FUSED = {
+    _ATEN.relu.default,
+    _ATEN.relu_.default,
+    _ATEN.relu6.default,
+    _ATEN.hardtanh.default,
+    _ATEN.hardtanh_.default,
+    _ATEN.clamp.default,
+    _ATEN.gelu.default,
+    _ATEN.tanh.default,
+    _ATEN.sigmoid.default,
+    _ATEN.elu.default,
+}
+
+
+def fused_reader(node: fx.Node) -> fx.Node:
+    """Return the function that a convolution computes too, or the convolution."""
+    readers = list(node.users)
+    is_fused = len(readers) == 1 and readers[0].target in _FUSED
+    return readers[0] if is_fused and readers[0].all_input_nodes == [node] else node
 
 
 def floating_calls(module: fx.GraphModule, *targets: Any) -> Iterator[fx.Node]:

@@ -30,8 +30,9 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         norms, RMSNorm, softplus, mish, logsigmoid, logsumexp, roll, rrelu, std, clamp_min,
         expand_as, max and min of two tensors or of all, square, lerp, addcmul, pairwise_distance,
         channel_shuffle, log2, exp2 and nearest interpolation over one dimension: they stay on the
-        CPU in float, and split the program. A convolution with an even kernel and padding "same" is
-        padded after quantization, and its program is wrong. An input that is padded by nothing is
+        CPU in float, and split the program. So do convolutions over one dimension whose padding has a
+        name; with an even kernel and padding "same" a convolution is padded after quantization, and
+        its program is wrong. An input that is padded by nothing is
         passed through, and Vela rejects the program. A padding by less than nothing, as in the time
         shift of RWKV, cannot be lowered. A product of a tensor and a computed vector is compiled
         wrongly. Maxima whose places are read are not prepared, and a division by whole numbers, as
@@ -287,17 +288,20 @@ def _same(
     stride: Any = (1,),
     padding: str = "valid",
     *rest: Any,
-) -> fx.Node | None:
-    """Write the padding of an even kernel, which has one row more behind than before."""
+) -> fx.Node:
+    """Write a padding by name with its numbers; behind an even kernel it has one row more."""
     sizes = weight.meta["val"].shape[2:]
     apart = (*(rest[0] if rest else (1,)),) * (len(sizes) if not rest or len(rest[0]) == 1 else 1)
-    more = [step * (size - 1) for size, step in zip(sizes, apart, strict=True)]
-    if padding != "same" or not any(extent % 2 for extent in more):
-        return None
-    around = [end for extent in reversed(more) for end in (extent // 2, extent - extent // 2)]
-    padded = write(_ATEN.pad.default, x, around, "constant", 0.0)
+    more = [step * (size - 1) * (padding == "same") for size, step in zip(sizes, apart, strict=True)]
+    numbers = [extent // 2 for extent in more]
+    if any(extent % 2 for extent in more):
+        around = [end for extent in reversed(more) for end in (extent // 2, extent - extent // 2)]
+        x, numbers = write(_ATEN.pad.default, x, around, "constant", 0.0), [0] * len(sizes)
     target = _ATEN.conv1d.default if len(sizes) == 1 else _ATEN.conv2d.default
-    return write(target, padded, weight, bias, stride, [0] * len(sizes), *rest)
+    is_alone = x.meta["val"].dim() == len(sizes) + 1
+    x = write(_ATEN.unsqueeze.default, x, 0) if is_alone else x
+    result = write(target, x, weight, bias, stride, numbers, *rest)
+    return write(_ATEN.squeeze.dim, result, 0) if is_alone else result
 
 
 def _as_batch(write: Writer, x: fx.Node, weight: Any, *rest: Any) -> fx.Node | None:

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from .graph_writer import Writer
-from .transposed_convolutions import spread_with_zeros
+from .transposed_convolutions import transposed
 
 _ATEN = torch.ops.aten
 
@@ -98,14 +98,12 @@ def _from_columns(write: Writer, x: fx.Node, size: Any, *windows: Any) -> fx.Nod
     if not any(padding) and max(dilation) == 1 and _are_tiles(size, kernel, stride):
         return write(_ATEN.pixel_shuffle.default, tiles, kernel[0])
     # Channel c * taps + t is tap t of output c.
-    full = torch.eye(rows).view(rows, rows // math.prod(kernel), *kernel).transpose(0, 1).flip(2, 3)
-    weight = write.parameter("window_weight", full.contiguous())
+    full = torch.eye(rows).view(rows, rows // math.prod(kernel), *kernel)
     rest = [
         side - ((count - 1) * step - 2 * pad + apart * (taps - 1) + 1)
         for count, (side, taps, apart, pad, step) in zip(counts, sides, strict=True)
     ]
-    spread = spread_with_zeros(write, tiles, kernel, stride, padding, rest, dilation)
-    return write(_ATEN.conv2d.default, spread, weight, None, [1, 1], [0, 0], dilation)
+    return transposed(write, tiles, (full, None), (stride, padding, rest, 1, dilation), after=write)
 
 
 def _overlapping_rows(write: Writer, x: fx.Node, length: int, size: int, step: int) -> fx.Node:

@@ -11,14 +11,20 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
+from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished, fused_reader
+from workbench.engine.ethos_u.corrections.transposed_convolutions import (
+    TRANSPOSED,
+    interleaved,
+    not_lowered,
+    write_phases,
+)
 from workbench.engine.ethos_u.rewrites.quantized_calls import (
     conv_arguments,
     is_8_bits,
     quantized_calls,
     written_name,
 )
-from workbench.engine.ethos_u.rewrites.strides import each_axis, is_slow_at_layouts, padding_of
+from workbench.engine.ethos_u.rewrites.strides import each_axis, padding_of
 
 _ATEN = torch.ops.aten
 _DEFAULT = {
@@ -166,25 +172,81 @@ def _merge(module: fx.GraphModule, first: fx.Node, second: fx.Node) -> None:
     module.graph.erase_node(first)
 
 
-_LARGEST_FACTOR = 2
+def write_transposed(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write transposed convolutions as convolutions whose channels become places."""
+    left, done = not_lowered(module, quantizer), list[str]()
+    for node in quantized_calls(module, quantizer, *TRANSPOSED):
+        name = written_name(node)
+        if node not in left and write_phases(module, node):
+            done.append(name)
+    return finished(module, done)
+
+
 _IMAGE_RANK = 4
 
 
 def write_shuffles(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
-    """Write pixel shuffles by two as transposed convolutions with weights of zero and one, on U85."""
+    """Write pixel shuffles by the convolution before them, or by one that moves values."""
     done = list[str]()
-    if not is_slow_at_layouts(quantizer):
-        return done
+    convolutions = set(quantized_calls(module, quantizer, _ATEN.conv2d.default))
     for node in quantized_calls(module, quantizer, _ATEN.pixel_shuffle.default):
         source: Any = node.args[0]
         factor: Any = node.args[1]
-        if node.kwargs or not 1 < factor <= _LARGEST_FACTOR or source.meta["val"].dim() != _IMAGE_RANK:
+        if node.kwargs or factor == 1 or source.meta["val"].dim() != _IMAGE_RANK:
             continue
-        channels, write = source.meta["val"].shape[1], Writer(module, node)
-        # Of each input channel the place of the result that it is moved to.
-        places = torch.pixel_shuffle(torch.eye(channels)[:, :, None, None], factor)
-        weight = write.parameter(f"{node.name}_places", places)
-        moved = write(_ATEN.conv_transpose2d.input, source, weight, None, [factor, factor])
-        write.replace(moved)
-        done.append(written_name(node))
+        name = written_name(node)
+        conv = _convolution_before(module, node)
+        if conv in convolutions:
+            _shuffle_outputs(module, conv, node, factor)
+        else:
+            channels, write = source.meta["val"].shape[1], Writer(module, node)
+            # Of each input channel the place of the result that it is moved to.
+            places = torch.pixel_shuffle(torch.eye(channels)[:, :, None, None], factor)
+            weight = write.parameter(f"{node.name}_places", places)
+            moved = write(_ATEN.conv_transpose2d.input, source, weight, None, [factor, factor])
+            write.replace(moved)
+            write_phases(module, moved)
+        done.append(name)
     return finished(module, done)
+
+
+def _convolution_before(module: fx.GraphModule, shuffle: fx.Node) -> Any:
+    """Return the convolution with constant weights whose result, or its function, is shuffled alone."""
+    source: Any = shuffle.args[0]
+    conv: Any = source if source.target is _ATEN.conv2d.default else next(iter(source.all_input_nodes), None)
+    if conv is None or conv.target is not _ATEN.conv2d.default or conv.kwargs or len(source.users) > 1:
+        return None
+    _, stored, held, *_, groups = conv_arguments(conv)
+    is_known = constant_of(module, stored) is not None and (
+        held is None or constant_of(module, held) is not None
+    )
+    is_alone = len(conv.users) == 1 and source in {conv, fused_reader(conv)}
+    return conv if is_known and is_alone and (groups or 1) == 1 else None
+
+
+def _shuffle_outputs(module: fx.GraphModule, conv: fx.Node, shuffle: fx.Node, factor: int) -> None:
+    """Put convolutions of the rows of the result in the place of one and a pixel shuffle."""
+    x, stored, held, *_ = conv_arguments(conv)
+    weight, bias = constant_of(module, stored), constant_of(module, held)
+    source: Any = shuffle.args[0]
+    last = fused_reader(shuffle)
+    write, after = Writer(module, conv), Writer(module, last)
+    functions = [node for node, reads in ((source, conv), (last, shuffle)) if node is not reads]
+    # Output (c * factor + row) * factor + column is the place (row, column) of channel c.
+    by_row = [
+        None if part is None else part.unflatten(0, (-1, factor, factor)).transpose(0, 1).transpose(1, 2)
+        for part in (weight, bias)
+    ]
+    rows = list[fx.Node]()
+    for row in range(factor):
+        own, summand = (
+            None if part is None else write.parameter(f"{conv.name}_row", part[row].flatten(0, 1))
+            for part in by_row
+        )
+        result = write(conv.target, x, own, summand, *conv.args[3:])
+        for function in functions:
+            result = after.called(function, result)
+        rows.append(result)
+    after.replace(interleaved(after, rows, factor))
+    if last is not shuffle:
+        module.graph.erase_node(shuffle)

@@ -1,14 +1,14 @@
-"""Batch norms that follow no convolution, as a part of the layers after them or as one operation.
+"""Norms and other lines of channels, as a part of the layers after them or as one operation.
 
-ExecuTorch computes such a norm with four operations over the whole tensor. It is a factor and a
-summand for each channel. A convolution without padding, or a linear, takes both into its weights.
-With padding it cannot: its zeros are those behind the norm. Then the norm is a convolution with one
-weight for each channel.
+A batch norm that follows no convolution is four operations over the whole tensor, and an input that
+is normalized two or more: a difference, a quotient. All are a factor and a summand for each channel.
+A convolution without padding, or a linear, takes both into its weights. With padding it cannot: its
+zeros are those behind the norm. Then the line is a convolution with one weight for each channel.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,24 +23,23 @@ from workbench.engine.ethos_u.rewrites.quantized_calls import (
     quantized_calls,
     written_name,
 )
+from workbench.engine.ethos_u.rewrites.strides import is_outside, is_slow_at_layouts
 
 _ATEN = torch.ops.aten
 _UNPADDED = {_ATEN.conv1d.default, _ATEN.conv2d.default}
 # A factor and a summand for each channel may go through these: through largest values only with
 # factors above zero, through means always.
 _LARGEST = {_ATEN.max_pool1d.default, _ATEN.max_pool2d.default}
-_MEANS = {
-    _ATEN.mean.dim,
-    _ATEN.adaptive_avg_pool1d.default,
-    _ATEN.adaptive_avg_pool2d.default,
-    _ATEN.dropout.default,
-    _ATEN.clone.default,
-}
+_MEANS = {_ATEN.mean.dim, _ATEN.adaptive_avg_pool1d.default, _ATEN.adaptive_avg_pool2d.default}
+_SAME = {_ATEN.dropout.default, _ATEN.clone.default}
 _FLATTENED = {_ATEN.flatten.using_ints, _ATEN.view.default, _ATEN.reshape.default}
-_PADDING = 4
+# Layouts that one factor and summand for all channels may go through.
+_TURNS = {_ATEN.permute.default, _ATEN.transpose.int}
+_LAYOUTS = {*_FLATTENED, *_TURNS, _ATEN.unsqueeze.default, _ATEN.squeeze.dim}
+_PADDING, _CHANNELS = 4, 1
 # At most so much more noise of the weights, as a ratio of powers. Beside 8-bit activations, which
 # are rounded once less, more of it does not show: 46.3 dB instead of 38.1 over four layers with 4.
-_MORE_NOISE, _MORE_BESIDE_8_BITS = 1.0, 6.0
+_MORE_NOISE, _MORE_BESIDE_8_BITS = 1.0, 8.0
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class _Line:
     """The factor and the summand of each channel, and its mean square before and after them.
 
     ``most`` is how much more noise the weights may make that take them, as a ratio of powers.
+    ``axis`` is that of the channels; None for one factor and summand of all values.
     """
 
     factor: torch.Tensor
@@ -55,37 +55,122 @@ class _Line:
     before: torch.Tensor
     after: torch.Tensor
     most: float
+    axis: int | None = _CHANNELS
+
+    def over(self, channels: int) -> "_Line":
+        """Return the line with a factor and a summand for each of so many channels."""
+        if self.axis is not None:
+            return self
+        factor, summand = self.factor.expand(channels), self.summand.expand(channels)
+        return _Line(factor, summand, self.before.expand(channels), self.after.expand(channels), self.most)
 
 
 def fold_norms_forward(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
-    """Take batch norms into the weights of the layers that read them, where all of them can."""
+    """Take norms and lines into the weights of the layers that read them, where all of them can."""
     done = list[str]()
     most = _MORE_BESIDE_8_BITS if is_8_bits(quantizer) else _MORE_NOISE
-    for norm in quantized_calls(module, quantizer, _ATEN.batch_norm.default):
-        line = _line(module, norm, most)
-        if line is None:
-            continue
-        layers = list(_layers(module, norm, 1, line))
+    for chain, line in _lines(module, quantizer, most):
+        last = chain[-1]
+        layers = list(_layers(module, last, 1, line))
         # Without a layer at the end of every path the norm is written by itself.
         if layers and all(layer is not None for layer, _ in layers):
             for layer, repeats in layers:
                 assert layer is not None
                 _take_line(module, layer, line, repeats)
-            norm.replace_all_uses_with(norm.args[0])
-            module.graph.erase_node(norm)
-            done.append(written_name(norm))
+            last.replace_all_uses_with(_source_of(chain[0]))
+            done += [written_name(node) for node in chain]
+            for node in reversed(chain):
+                module.graph.erase_node(node)
     return finished(module, done)
 
 
 def write_norms_as_one(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
-    """Write batch norms over sequences and images as convolutions with one weight a channel."""
+    """Write norms, and lines of inputs of several operations, as convolutions of each channel."""
     done = list[str]()
-    for norm in quantized_calls(module, quantizer, _ATEN.batch_norm.default):
-        source: Any = norm.args[0]
-        if _line(module, norm, 0.0) is not None and len(norm.meta["val"].shape) in {3, 4}:
-            write_line(module, norm, source)
-            done.append(written_name(norm))
+    # On U85 operations on elements take fewer cycles than the changes of layout beside a convolution.
+    least = math.inf if is_slow_at_layouts(quantizer) else 2
+    for chain, line in _lines(module, quantizer, 0.0):
+        last, source = chain[-1], _source_of(chain[0])
+        shape = last.meta["val"].shape
+        is_norm = last.target is _ATEN.batch_norm.default
+        is_long = is_norm or (len(chain) >= least and is_outside(source))
+        if len(shape) in {3, 4} and line.axis in {None, _CHANNELS} and is_long:
+            parts = line.over(shape[_CHANNELS])
+            write_line(Writer(module, last), source, parts.factor.float(), parts.summand.float())
+            done += [written_name(node) for node in chain]
+            for node in reversed(chain[:-1]):
+                module.graph.erase_node(node)
     return finished(module, done)
+
+
+def _lines(
+    module: fx.GraphModule, quantizer: EthosUQuantizer, most: float
+) -> Iterator[tuple[list[fx.Node], _Line]]:
+    """Yield norms, and operations with constants in a row, each with the line that they compute."""
+    for norm in quantized_calls(module, quantizer, _ATEN.batch_norm.default):
+        if (line := _line(module, norm, most)) is not None:
+            yield [norm], line
+    left = list(quantized_calls(module, quantizer, *_STEPS))
+    for node in reversed(left):
+        if node.users and (row := _chain(module, node, left, most)) is not None:
+            yield row
+            left = [other for other in left if other not in row[0]]
+
+
+# What an operation with a constant does: factor and summand for a value, with the constant behind it.
+_STEPS: dict[Any, Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]] = {
+    target: step
+    for names, step in (
+        ("add", lambda value: (torch.ones_like(value), value)),
+        ("sub", lambda value: (torch.ones_like(value), -value)),
+        ("mul", lambda value: (value, torch.zeros_like(value))),
+        ("div", lambda value: (1 / value, torch.zeros_like(value))),
+    )
+    for target in (getattr(_ATEN, names).Tensor, getattr(_ATEN, names).Scalar)
+}
+
+
+def _chain(
+    module: fx.GraphModule, last: fx.Node, among: Sequence[fx.Node], most: float
+) -> tuple[list[fx.Node], _Line] | None:
+    """Return the operations with constants up to one, which nothing else reads, and their line.
+
+    Values behind them are taken for normalized ones: without a mean, and with a variance of one.
+    """
+    chain, node = list[fx.Node](), last
+    factor, summand, axis = torch.ones(1).double(), torch.zeros(1).double(), None
+    while node in among and (not chain or len(node.users) == 1):
+        step = _step(module, node)
+        if step is None or (axis is not None and step[2] not in {None, axis}):
+            break
+        factor, summand = factor * step[0], factor * step[1] + summand
+        axis = step[2] if axis is None else axis
+        chain.insert(0, node)
+        node = _source_of(node)
+    if not chain or not bool((factor != 0).all() and factor.isfinite().all()):
+        return None
+    factor, summand = torch.broadcast_tensors(factor, summand)
+    ones = torch.ones_like(factor)
+    return chain, _Line(factor, summand, (1 + summand.square()) / factor.square(), ones, most, axis)
+
+
+def _step(module: fx.GraphModule, node: fx.Node) -> tuple[torch.Tensor, torch.Tensor, int | None] | None:
+    """Return the factor, the summand and the axis of the channels of an operation with a constant."""
+    other, shape = node.args[1], node.meta["val"].shape
+    value = constant_of(module, other) if isinstance(other, fx.Node) else torch.tensor(other)
+    if value is None or node.kwargs or len(node.args) != 2 or _source_of(node).meta["val"].shape != shape:
+        return None
+    sizes = [1] * (len(shape) - value.dim()) + [*value.shape]
+    axes = [axis for axis, size in enumerate(sizes) if size > 1]
+    if len(axes) > 1 or len(sizes) > len(shape):
+        return None
+    return *_STEPS[node.target](value.double().flatten()), axes[0] if axes else None
+
+
+def _source_of(node: fx.Node) -> fx.Node:
+    source = node.args[0]
+    assert isinstance(source, fx.Node)
+    return source
 
 
 def _line(module: fx.GraphModule, norm: fx.Node, most: float) -> _Line | None:
@@ -125,12 +210,14 @@ def _layers(
             yield None, 0
         elif _takes(module, reader, line, repeats):
             yield reader, repeats
-        elif (target in _LARGEST and bool((line.factor > 0).all()) and repeats == 1) or _is_mean(
-            reader, len(shape)
-        ):
+        elif _keeps_lines(reader, line, repeats, len(shape)):
             yield from _layers(module, reader, repeats, line)
+        elif target in _TURNS and repeats == 1:
+            axis = _order(reader, len(shape)).index(line.axis or 0)
+            yield from _layers(module, reader, repeats, replace(line, axis=axis))
         elif (
             target in _FLATTENED
+            and line.axis == _CHANNELS
             and list(reader.meta["val"].shape) == [shape[0], shape[1:].numel()]
             and repeats == 1
         ):
@@ -139,16 +226,28 @@ def _layers(
             yield None, 0
 
 
-def _is_mean(reader: fx.Node, dims: int) -> bool:
-    """Return whether a reader takes means over places, and none over channels."""
-    if reader.target not in _MEANS:
+def _keeps_lines(reader: fx.Node, line: _Line, repeats: int, dims: int) -> bool:
+    """Return whether a line before an operation is the same line behind it."""
+    target = reader.target
+    if target in _SAME or (line.axis is None and target in _LAYOUTS):
+        return True
+    if line.axis not in {None, _CHANNELS} or dims <= _CHANNELS + 1:
         return False
-    over: Any = reader.args[1] if reader.target is _ATEN.mean.dim else [-1]
-    return (
-        bool(over) and all(axis % dims > 1 for axis in over)
-        if dims > 2
-        else (reader.target in {_ATEN.dropout.default, _ATEN.clone.default})
-    )
+    if target in _LARGEST:
+        return bool((line.factor > 0).all()) and repeats == 1
+    over: Any = reader.args[1] if target is _ATEN.mean.dim else [-1]
+    return target in _MEANS and bool(over) and all(axis % dims > _CHANNELS for axis in over)
+
+
+def _order(turn: fx.Node, dims: int) -> list[int]:
+    """Return the axes of a value in the order in which a permutation or transpose has them."""
+    if turn.target is _ATEN.permute.default:
+        order: Any = turn.args[1]
+        return [axis % dims for axis in order]
+    one, other = (axis % dims for axis in turn.args[1:3])  # type: ignore[operator]
+    turned = list(range(dims))
+    turned[one], turned[other] = other, one
+    return turned
 
 
 def _takes(module: fx.GraphModule, reader: fx.Node, line: _Line, repeats: int) -> bool:
@@ -157,16 +256,23 @@ def _takes(module: fx.GraphModule, reader: fx.Node, line: _Line, repeats: int) -
     weight, bias = constant_of(module, args[1]), constant_of(module, args[2])
     if weight is None or (args[2] is not None and bias is None):
         return False
+    axis = _CHANNELS
     if target is _ATEN.linear.default:
-        is_fit = reader.meta["val"].dim() == 2 and args[0].meta["val"].dim() == 2
+        axis, is_fit = args[0].meta["val"].dim() - 1, True
     else:
         is_fit = target in _UNPADDED and args[_PADDING] != "same" and not any(args[_PADDING] or ())
-    groups = args[6] or 1
+    channels = weight.shape[1] * (args[6] or 1)
+    parts = line.over(channels)
     return (
         is_fit
-        and weight.shape[1] * groups == len(line.factor) * repeats
-        and _noise(weight, line, groups, repeats) <= line.most
+        and line.axis in {None, axis}
+        and channels == len(parts.factor) * repeats
+        and _noise(weight, parts, args[6] or 1, repeats) <= line.most * _ROUNDED
     )
+
+
+# Ratios that are one but for rounding are not above one.
+_ROUNDED = 1 + 1e-6
 
 
 def _noise(weight: torch.Tensor, line: _Line, groups: int, repeats: int) -> float:
@@ -193,6 +299,7 @@ def _take_line(module: fx.GraphModule, layer: fx.Node, line: _Line, repeats: int
     args: list[Any] = [*layer.args, *(None,) * 7][: max(3, len(layer.args))]
     stored, bias = constant_of(module, args[1]), constant_of(module, args[2])
     weight, groups = stored.double(), (args[6] if len(args) > 6 else 1)
+    line = line.over(weight.shape[1] * groups)
     shape = (*weight.shape[:2], *[1] * (weight.dim() - 2))
     factor, summand = (
         _of_outputs(part, weight, groups, repeats).view(shape) for part in (line.factor, line.summand)

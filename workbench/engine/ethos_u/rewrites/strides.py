@@ -18,7 +18,7 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
+from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished, fused_reader
 from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
 
 _ATEN = torch.ops.aten
@@ -45,15 +45,6 @@ _EXTRA_TAPS, _GATHERED_TAPS = 1.25, 2.0
 # Inputs of more channels are not gathered if they are padded, and so few results along the last axis
 # do not pay for gathering patches that are partly read.
 _PADDED_CHANNELS, _FEW_RESULTS = 4, 8
-# Operators that Vela computes in the operation of the convolution before them.
-_FUSED = {
-    _ATEN.relu.default,
-    _ATEN.relu_.default,
-    _ATEN.relu6.default,
-    _ATEN.hardtanh.default,
-    _ATEN.hardtanh_.default,
-    _ATEN.clamp.default,
-}
 _ARITHMETIC = {_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor}
 
 
@@ -148,7 +139,7 @@ def write_strides(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     for conv in _convolutions(module, quantizer):
         axes = tuple(_unstrided(axis) for axis in conv.axes)
         folded = [axis for axis in axes if axis.factor > 1]
-        is_slower = is_slow_at_layouts(quantizer) and _is_copied_more(conv, folded)
+        is_slower = _is_copied_more(conv, folded, is_slow=is_slow_at_layouts(quantizer))
         if prod(axis.outputs for axis in folded) > 1 and not is_slower:
             _write_folded(module, quantizer, _deepened(replace(conv, axes=axes)))
             done.append(written_name(conv.node))
@@ -159,7 +150,9 @@ def write_large_kernels(module: fx.GraphModule, quantizer: EthosUQuantizer) -> l
     """Write convolutions of many taps over few channels as ones of few taps over more channels."""
     done = list[str]()
     for conv in _convolutions(module, quantizer):
-        if max(axis.stride for axis in conv.axes) > _LARGEST_STRIDE:
+        longest = max(axis.stride for axis in conv.axes)
+        is_read_again = is_slow_at_layouts(quantizer) and longest == 1 and _is_first_of_one(conv)
+        if longest > _LARGEST_STRIDE or is_read_again:
             continue
         deep = _deepened(conv) if conv.axes[-1].kernel >= _LARGE else conv
         if deep.cost() <= _PRODUCTS_LEFT * conv.cost():
@@ -173,14 +166,29 @@ def is_slow_at_layouts(quantizer: EthosUQuantizer) -> bool:
     return "u55" not in str(quantizer.tosa_spec).lower()
 
 
-def _is_copied_more(conv: _Convolution, folded: Sequence[Axis]) -> bool:
+def _is_first_of_one(conv: _Convolution) -> bool:
+    """Return whether a convolution over one channel of an input is the first operation.
+
+    U85 reads its weights from external memory anew for every 16 places, which takes longest. There are
+    as many more weights in the other form as there are fewer places.
+    """
+    return len(conv.axes) == 1 and conv.channels == 1 and is_outside(conv.source)
+
+
+def _is_copied_more(conv: _Convolution, folded: Sequence[Axis], *, is_slow: bool) -> bool:
     """Return whether gathering patches takes more cycles than one operation for each column.
 
-    Measured with Vela 5.1.0 on U85-256: inputs of many channels that are padded, and few results of
-    patches that are partly read.
+    Measured with Vela 5.1.0: inputs of many channels in groups; on U85-256 also those that are padded,
+    and few results of patches that are partly read.
     """
     is_padded = any(axis.padding for axis in conv.axes)
-    if _is_outside(conv.source) and is_padded and conv.channels > _PADDED_CHANNELS:
+    is_first = is_outside(conv.source)
+    # Vela compiles none for each channel with such a stride for U55 and U65.
+    has_groups = 1 < conv.groups < conv.channels
+    if not is_slow:
+        # What is padded runs on the CPU as it is written.
+        return is_first and has_groups and conv.channels > _GATHERED and not is_padded
+    if is_first and (is_padded or has_groups) and conv.channels > _PADDED_CHANNELS:
         return True
     is_partly_read = any(axis.kernel < axis.stride for axis in folded)
     return is_partly_read and conv.channels > 1 and conv.axes[-1].outputs <= _FEW_RESULTS
@@ -270,25 +278,18 @@ def padding_of(value: Any, kernel: Sequence[int], dilation: Sequence[int]) -> li
 
 def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Convolution) -> None:
     """Put a folded convolution in the place of a convolution, before the layout of its result."""
-    last, inner = _fused_reader(conv.node), Writer(module, conv.node)
-    gathers = is_slow_at_layouts(quantizer) and _is_outside(conv.source)
+    last, inner = fused_reader(conv.node), Writer(module, conv.node)
+    gathers = is_slow_at_layouts(quantizer) and is_outside(conv.source)
     result, is_last = _Folding(inner, conv, gathers=gathers).computed()
     outer = Writer(module, last)
     if last is not conv.node:
-        result = outer(last.target, result, *last.args[1:])
+        result = outer.called(last, result)
     outer.replace(_unfolded(outer, conv, result, channels_last=is_last))
     if last is not conv.node:
         module.graph.erase_node(conv.node)
 
 
-def _fused_reader(node: fx.Node) -> fx.Node:
-    """Return the activation that a convolution computes too, or the convolution."""
-    readers = list(node.users)
-    is_fused = len(readers) == 1 and readers[0].target in _FUSED and not readers[0].kwargs
-    return readers[0] if is_fused and readers[0].args[0] is node else node
-
-
-def _is_outside(node: Any) -> bool:
+def is_outside(node: Any) -> bool:
     """Return whether a value is an input of the program, apart from elementwise operations."""
     while isinstance(node, fx.Node) and node.op == "call_function":
         if node.target not in _ARITHMETIC:
@@ -350,9 +351,13 @@ class _Folding:
         factor = axes[-1].factor
         sizes[-1] //= factor
         if self._gathers:
+            # Rows are copied as one where the axes after the channels are one.
+            flat = write(_ATEN.reshape.default, x, [batch, channels, prod(sizes) * factor])
             parts = [
                 write(
-                    _ATEN.reshape.default, write(_ATEN.slice.Tensor, x, 1, i, i + 1), [batch, *sizes, factor]
+                    _ATEN.reshape.default,
+                    write(_ATEN.slice.Tensor, flat, 1, i, i + 1),
+                    [batch, *sizes, factor],
                 )
                 for i in range(channels)
             ]
