@@ -407,7 +407,7 @@ _VIRIDIS = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#
 
 
 def picture_of(values: NDArray[np.float32], channel: int | None) -> NDArray[np.float32]:
-    """Return a tensor as an image [H, W]; without a channel, all channels as a mosaic.
+    """Return a tensor as an image [H, W]; without a channel, all channels as a mosaic, nearly a square.
 
     The first axis is the batch. A vector is one row.
     """
@@ -421,7 +421,7 @@ def picture_of(values: NDArray[np.float32], channel: int | None) -> NDArray[np.f
         plane: NDArray[np.float32] = planes[min(channel, len(planes) - 1)]
         return plane
     count, height, width = planes.shape
-    across = math.ceil(math.sqrt(count))
+    across = min(math.ceil(math.sqrt(count * max(height, 1) / max(width, 1))), count) or 1
     down = -(-count // across)
     mosaic = np.full((down * across, height, width), np.nan, np.float32)
     mosaic[:count] = planes

@@ -69,7 +69,7 @@ STAGES: tuple[Stage, ...] = (
         ("prepare",),
         ("calibration",),
         ("torchao",),
-        7,
+        8,
         _entry("calibrate"),
     ),
     Stage(

@@ -392,7 +392,8 @@ class TensorRange(Frozen):
     weight, "" if unknown. For an emulated format, ``format`` is its JSON (operation, operand,
     scheme, parameters, mase_compatible), ``dtype`` its description, and ``scale`` is 0. For dynamic
     ranges, ``dynamic`` is the mode ("asym", "sym"), and the statistics are over all samples; see
-    ``numerics.dynamic``.
+    ``numerics.dynamic``. ``shared`` are further tensors with the same observer: the statistics are
+    of all of them.
     """
 
     id: str
@@ -422,6 +423,7 @@ class TensorRange(Frozen):
     origin: str = ""
     format: str = ""
     dynamic: str = ""
+    shared: tuple[str, ...] = ()
 
 
 class CalibrateResult(Frozen):

@@ -71,6 +71,19 @@ def upper():
     return Upper().eval(), (torch.ones(1, 3, 8, 8),)
 
 
+class Joined(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1)
+
+    def forward(self, x):
+        return torch.cat([self.one(x).relu(), self.other(x)], 1)
+
+
+def joined():
+    return Joined().eval(), (torch.ones(1, 3, 8, 8),)
+
+
 def negative():
     yield torch.ones(1, 3, 8, 8)
     yield -torch.ones(1, 3, 8, 8)
@@ -109,6 +122,17 @@ def test_that_infinite_values_are_left_out_and_their_sample_is_named(engine, odd
     (log,) = [r for r in rows if r.op == "aten.log.default"]
     assert log.problem == "infinite in sample 1; such values were ignored"
     assert log.maximum == pytest.approx(0.6931472)
+
+
+def test_that_tensors_with_one_range_are_named_with_it(engine, odd):
+    made = odd("joined", "negative")
+    assert engine.run(made, "calibrate") == "done"
+    rows = {row.node: row for row in engine.result(made, "calibrate").ranges if row.kind == "activation"}
+    # A ReLU whose range holds what it is joined with.
+    assert rows["relu"].minimum < 0
+    assert set(rows["relu"].shared) >= {"conv2d_1"}
+    assert "conv2d_1" not in rows
+    assert rows["x"].shared == ()
 
 
 def test_that_nan_stops_calibration_with_tensor_and_sample(engine, odd):

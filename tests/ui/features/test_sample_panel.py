@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
+from ui.features.sample_panel import picture_of
 
 
 @pytest.fixture
@@ -118,3 +119,12 @@ def test_that_the_button_below_the_text_says_what_it_shows(panel, qtbot):
     qtbot.mouseClick(panel.begin, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: "of sample 4" in panel.note.text())
     assert not panel.begin.isVisible()
+
+
+def test_that_channels_of_any_shape_make_a_picture_that_is_nearly_a_square():
+    for height, width, count in [(25, 5, 32), (5, 25, 32), (8, 8, 16), (1, 40, 12), (3, 1, 2)]:
+        values = np.arange(count * height * width, dtype=np.float32).reshape(1, count, height, width)
+        picture = picture_of(values, None)
+        assert sorted(picture[~np.isnan(picture)]) == sorted(values.reshape(-1))
+        if count * min(height, width) > max(height, width):
+            assert 0.5 <= picture.shape[0] / picture.shape[1] <= 2

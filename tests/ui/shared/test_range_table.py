@@ -48,6 +48,13 @@ def test_that_the_grid_follows_from_scale_and_zero_point():
     assert row.outliers == pytest.approx(2.0)
 
 
+def test_that_a_range_of_several_tensors_names_them():
+    alone, joined, many = rows_of({}, {"shared": ("up", "cat")}, {"shared": ("a", "b", "c", "d", "e")})
+    assert "up, cat" in describe(joined)
+    assert "2 more" in describe(many)
+    assert len(describe(joined).splitlines()) == len(describe(alone).splitlines()) + 1
+
+
 def test_that_clipping_is_read_from_the_histogram():
     counts, edges = np.ones((1, 256), np.float32), np.array([[0.0, 10.0]])
     (row,) = rows_of({"scale": 5 / 255}, counts=counts, edges=edges)

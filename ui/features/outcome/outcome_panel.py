@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -115,7 +116,7 @@ class AnswerCard(QFrame):
             self.more.show()
             return
         is_busy = view.state in {"running", "queued"}
-        self.figure.setText(sentence(view, "") if is_busy else self.answer.figure)
+        self.figure.setText(sentence(replace(view, message=""), "") if is_busy else self.answer.figure)
         self.more.setHidden(is_busy)
 
     def _on_details(self) -> None:

@@ -8,6 +8,10 @@ from ui.shared.sortable_table import Column
 from workbench.analysis.ranges import METHODS_BY_ID, Choice
 from workbench.graph.labels import operator_name
 from workbench.project.configs import FixedRange, RangeMethod
+from workbench.text import listed
+
+# So many of the tensors with one range are named.
+_SHARED_NAMED = 3
 
 METHOD_COLUMNS: tuple[Column[Choice], ...] = (
     Column("Method", lambda c: c.title),
@@ -91,6 +95,10 @@ def describe(row: RangeRow) -> str:
         lines.append("one range per call; shown over all samples")
     if tensor.origin and tensor.origin != tensor.node and tensor.kind != "weight":
         lines.insert(2, f"node {tensor.origin}")
+    if tensor.shared:
+        named = listed(list(tensor.shared[:_SHARED_NAMED]))
+        more = f" and {len(tensor.shared) - _SHARED_NAMED} more" if len(tensor.shared) > _SHARED_NAMED else ""
+        lines.append(f"one range with {named}{more}: the figures are of all of them")
     if row.clipped is not None:
         lines.append(f"clipped  {percent(row.clipped)}")
     if row.sqnr_db is not None:

@@ -63,17 +63,20 @@ def collect(
     histograms: list[np.ndarray[Any, Any]] = []
     edges: list[tuple[float, float]] = []
     arrays: dict[str, np.ndarray[Any, Any]] = {}
-    seen: set[int] = set()
+    seen: dict[int, list[str]] = {}
+    for node, _, observer, inside in _calls(module):
+        seen.setdefault(id(observer), []).append(f"{inside}{node.args[0].name}")
     for node, name, observer, inside in _calls(module):
-        if id(observer) in seen:
+        shared = seen.pop(id(observer), None)
+        if shared is None:
             continue
-        seen.add(id(observer))
         source = node.args[0]
         extrema, weight = recorded.by_name.get(name), _weight_of(module, source)
         counts, low, high = _histogram(observer, weight, extrema)
         row = _row(name, len(rows), source, observer, counts, (low, high))
         fields = {
             "node": f"{inside}{row.node}",
+            "shared": tuple(dict.fromkeys(shared[1:])) if row.kind == "activation" else (),
             **_of_values(observer, weight, extrema),
             **_of_format(observer),
             **_of_calls(observer, extrema),
