@@ -16,7 +16,8 @@ from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, qu
 from workbench.engine.ethos_u.rewrites.strides import each_axis, padding_of
 
 _ATEN = torch.ops.aten
-_LAYOUTS = {
+# What cuts patches out of a picture.
+_CUTS = {
     _ATEN.view.default,
     _ATEN.reshape.default,
     _ATEN.permute.default,
@@ -57,7 +58,7 @@ def write_patches(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
         weight, bias = constant_of(module, stored), constant_of(module, held)
         is_known = weight is not None and (held is None or bias is not None)
         source: Any = layer.args[0]
-        if not is_known or layer.kwargs or source.target not in _LAYOUTS or not _is_pointwise(layer, weight):
+        if not is_known or layer.kwargs or source.target not in _CUTS or not _is_per_place(layer, weight):
             continue
         picture = _picture_behind(layer, source)
         patches = picture and _patches(layer, picture, source)
@@ -67,7 +68,7 @@ def write_patches(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     return finished(module, done)
 
 
-def _is_pointwise(layer: fx.Node, weight: torch.Tensor) -> bool:
+def _is_per_place(layer: fx.Node, weight: torch.Tensor) -> bool:
     """Return whether a layer is a linear, or a convolution of each place by itself."""
     _, _, _, stride, padding, _, groups = conv_arguments(layer)
     return layer.target is _ATEN.linear.default or (
@@ -85,7 +86,7 @@ def _picture_behind(layer: fx.Node, source: fx.Node) -> fx.Node | None:
     while waiting:
         node = waiting.pop()
         for read in node.all_input_nodes:
-            if read.target not in _LAYOUTS:
+            if read.target not in _CUTS:
                 leaves.add(read)
             elif read not in inside:
                 inside.add(read)
