@@ -310,6 +310,17 @@ def _fast(lowered: LowerResult | None, limits: Sequence[Limit]) -> Answer:
     )
 
 
+def _alike(spent: Counter[str]) -> Counter[str]:
+    """Return the cycles of modules whose names differ in numbers alone together, with how many they are."""
+    groups: dict[str, list[str]] = {}
+    for module in spent:
+        groups.setdefault(_NUMBER.sub("*", module), []).append(module)
+    return Counter({
+        names[0] if len(names) == 1 else f"{group} (\u00d7{len(names)})": sum(spent[name] for name in names)
+        for group, names in groups.items()
+    })  # fmt: skip
+
+
 def _spent(lowered: LowerResult) -> Iterator[Bar]:
     """Yield the modules that take most cycles, alike blocks together where no few modules do."""
     spent: Counter[str] = Counter()
@@ -318,9 +329,6 @@ def _spent(lowered: LowerResult) -> Iterator[Bar]:
             spent[operation.module or OUTSIDE_MODULES] += operation.cycles
     total = sum(spent.values()) or 1
     if 2 * sum(cycles for _, cycles in spent.most_common(_MOST_BARS)) < total:
-        alike: Counter[str] = Counter()
-        for module, cycles in spent.items():
-            alike[_NUMBER.sub("*", module)] += cycles
-        spent = alike
+        spent = _alike(spent)
     for module, cycles in spent.most_common(_MOST_BARS):
         yield Bar(name=module, text=f"{100 * (cycles / total):.0f} %", share=cycles / total)

@@ -153,4 +153,4 @@ def test_that_cycles_are_those_of_modules_and_of_alike_blocks_where_no_few_modul
         {f"layers.{n}.{part}": cycles for n in range(24) for part, cycles in (("mlp", 30), ("norm_1", 10))}
         | {"embed": 40}
     )
-    assert many == {"layers.*.mlp": "72 %", "layers.*.norm_1": "24 %", "embed": "4 %"}
+    assert many == {"layers.*.mlp (\u00d724)": "72 %", "layers.*.norm_1 (\u00d724)": "24 %", "embed": "4 %"}

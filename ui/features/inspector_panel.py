@@ -170,7 +170,7 @@ class InspectorPanel(Panel):
             ),
             ("Metric", _setting("evaluation.metric", project.evaluation.metric or "none")),
             ("Largest difference", _setting("gate.lsb", _limit(project.gate.lsb, "LSB"))),
-            ("Lowest SQNR", _setting("gate.sqnr", _limit(project.gate.sqnr, "dB"))),
+            ("Lowest SQNR to quantized", _setting("gate.sqnr", _limit(project.gate.sqnr, "dB"))),
             ("Lowest SQNR to float", _setting("accuracy.sqnr", _limit(project.accuracy.sqnr, "dB"))),
             ("Lost top-1 or metric", _setting("accuracy.loss", _limit(project.accuracy.loss, ""))),
         ]

@@ -22,6 +22,8 @@ from ui.state.selection import Selected
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult, Unit, UnitSensitivity, give
 from workbench.text import plural
 
+# A gain below the first is none for a person, and the axis of gains has the second at least [dB].
+_MATTERS_DB, _LEAST_RANGE_DB = 0.1, 1.0
 NOTHING = "Measures every module with only this module quantized, and with only this module in float."
 CHOICES = ("a16w8", "float", "a8w8", "a8w4")
 VIEWS = ("Gain if only this module stays float", "Noise if only this module is quantized")
@@ -139,14 +141,14 @@ class SensitivityPanel(Panel):
         self.measure.setText("Pause" if job else "Continue" if has_more and not is_done else "Measure")
         self.measure.setEnabled(bool(job) or not is_done)
         self.measure.setToolTip(literal(self._why_done(result) if is_done and result else ""))
-        self.note.render_study(self.study, self._summary(result) if result is not None else "")
-        self.note.set_alone(alone=result is None, start=None if job else self.measure)
         self._split.setVisible(result is not None)
         if result is None:
             self._shown = []
             self.bars.render_bars([], np.zeros(0))
         else:
             self._show_bars(result)
+        self.note.render_study(self.study, self._summary(result) if result is not None else "")
+        self.note.set_alone(alone=result is None, start=None if job else self.measure)
         self.bars.set_stale(result is not None and not self.study.is_current)
         self._show_unit()
 
@@ -159,12 +161,13 @@ class SensitivityPanel(Panel):
 
     def _summary(self, result: SensitivityResult) -> str:
         every = "all " if result.samples < self.samples.value() and self._is_done(result) else ""
-        number = len(result.units)
+        gains = [result.gain_db(unit) or 0.0 for unit in result.units]
+        none = f" No module alone gains {_MATTERS_DB:g} dB." if max(gains, default=0.0) < _MATTERS_DB else ""
+        more = f" {plural(len(gains), 'bar')}; the wheel scrolls." if self.bars.scrolls else ""
         return (
             f"Whole model {decibel(result.quantized.sqnr_db)} over {every}"
             f"{plural(result.samples, 'sample')} of {result.data}, "
-            f"{quality_origin(self.context.document.project)}. "
-            f"{plural(number, 'bar')}; the wheel scrolls."
+            f"{quality_origin(self.context.document.project)}.{none}{more}"
         )
 
     def _show_bars(self, result: SensitivityResult) -> None:
@@ -173,7 +176,8 @@ class SensitivityPanel(Panel):
         self._shown = sorted(result.units, key=lambda u: -value[u.unit.name])
         lengths = np.asarray([value[u.unit.name] for u in self._shown])
         self.bars.set_unit("gain in SQNR [dB]" if gains else f"noise [dB over -{_FLOOR_DB:g} dB]")
-        self.bars.render_bars([unit_title(u.unit) for u in self._shown], lengths)
+        titles = [unit_title(u.unit) for u in self._shown]
+        self.bars.render_bars(titles, lengths, least_range=_LEAST_RANGE_DB)
         self.render_selection(self.context.selection.value)
 
     def _value(self, result: SensitivityResult, unit: UnitSensitivity, *, gains: bool) -> float:

@@ -196,8 +196,18 @@ class ModuleBars(Chart):
         """Set the label of the value axis."""
         self._unit = unit
 
-    def render_bars(self, names: Sequence[str], lengths: NDArray[np.float64]) -> None:
-        """Show bars. Negative values extend to the left."""
+    @property
+    def scrolls(self) -> bool:
+        """Whether there are more bars than are shown at once."""
+        return len(self.names) > self.box.height() / _ROW_PX
+
+    def render_bars(
+        self, names: Sequence[str], lengths: NDArray[np.float64], *, least_range: float = 0.0
+    ) -> None:
+        """Show bars. Negative values extend to the left.
+
+        The value axis has ``least_range`` at least: differences that do not matter look small.
+        """
         self.names, self.lengths = tuple(names), lengths
         self.set_empty(empty=not names)
         self._draw(self._bars, range(len(self.names)))
@@ -210,7 +220,7 @@ class ModuleBars(Chart):
         shown = (metrics.elidedText(name, middle, _WIDEST_NAME_PX) for name in self.names)
         axis.setTicks([list(enumerate(shown)), []])
         longest, least = float(lengths.max(initial=0.0)), float(lengths.min(initial=0.0))
-        self.box.setXRange(least * 1.04, longest * 1.04 or 1.0, padding=0)
+        self.box.setXRange(least * 1.04, max(longest * 1.04, least_range) or 1.0, padding=0)
         scale, unit = next((s, u) for least, s, u in _UNITS if longest >= least)
         self.plot.getAxis("bottom").setScale(scale)
         self.set_label("bottom", f"{self._unit}{unit}")

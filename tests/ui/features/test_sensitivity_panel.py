@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QApplication
 from tests.fakes import studies
 from ui.features.sensitivity_panel import unit_title
 from workbench.protocol import RunStudy
+from workbench.studies.sensitivity import SensitivityResult
 
 
 @pytest.fixture
@@ -133,3 +134,13 @@ def test_that_a_fused_group_is_named_by_its_modules():
     assert unit_title(many) == "a + 3"
     operation = of.model_copy(update={"kind": "node_name", "matches": ("add", "mul"), "name": "x: add, mul"})
     assert unit_title(operation) == "x: add, mul"
+
+
+def test_that_gains_that_do_not_matter_look_small_and_are_said_to_be_none(opened, panel, qtbot, monkeypatch):
+    monkeypatch.setattr(SensitivityResult, "gain_db", lambda _self, _unit: 0.0009)
+    panel.measure.click()
+    qtbot.waitUntil(lambda: not opened.runner.running and panel.bars.names != ())
+    (_, end), _ = panel.bars.box.viewRange()
+    assert end >= 1.0
+    assert "No module alone gains 0.1 dB" in panel.note.text()
+    assert "scrolls" not in panel.note.text()
