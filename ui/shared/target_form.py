@@ -42,6 +42,7 @@ class TargetForm(QWidget):
     def __init__(self, parent: QWidget | None = None, *, only: Collection[str] | None = None) -> None:
         super().__init__(parent)
         self._only = only
+        self._sought = ""
         self._folder: Path | None = None
         self._choice: TargetChoice | None = None
         self.device = QComboBox(self)
@@ -89,6 +90,18 @@ class TargetForm(QWidget):
         if self._choice is not None:
             self.render_choice(self._choice)
 
+    def find_options(self, text: str) -> None:
+        """Show the options alone whose title, name or description contains a text."""
+        self._sought = text.strip().casefold()
+        if self._choice is not None:
+            self.render_choice(self._choice)
+
+    def _is_shown(self, option: OptionSpec) -> bool:
+        is_chosen = self._only is None or option.name in self._only
+        return is_chosen and any(
+            self._sought in text.casefold() for text in (option.title, option.name, option.description)
+        )
+
     def render_choice(self, choice: TargetChoice, folder: Path | None = None) -> None:
         """Show a choice, completed with defaults.
 
@@ -104,7 +117,7 @@ class TargetForm(QWidget):
         self._choice = complete
         self.device.setCurrentIndex(self.device.findData(complete.id))
         options = target.options(complete, self._folder)
-        shown = [o for o in options if self._only is None or o.name in self._only]
+        shown = [option for option in options if self._is_shown(option)]
         self._show_only({o.name for o in shown}, {o.group for o in shown})
         for option in shown:
             self._show(option, complete.options.get(option.name, option.default))

@@ -6,7 +6,15 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QSize, Qt, Signal
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QTreeWidget, QTreeWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QLineEdit,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import TallForm, make_primary, resize_on_screen
@@ -143,10 +151,13 @@ class TargetDialog(QDialog):
         self._folder = folder
         self.target = TargetForm(self)
         self.target.chosen.connect(self._check)
+        self.search = QLineEdit(self, placeholderText="Find an option", clearButtonEnabled=True)
+        self.search.setAccessibleName("Find an option")
+        self.search.textChanged.connect(self.target.find_options)
         self.problems = Label(self)
         self.problems.setObjectName("Reason")
         self.problems.setWordWrap(True)
-        self.problems.setMinimumHeight(84)
+        self.problems.setMinimumHeight(44)
         self.problems.setAlignment(Qt.AlignmentFlag.AlignTop)
         kinds = QDialogButtonBox.StandardButton
         self.buttons = QDialogButtonBox(kinds.Ok | kinds.Cancel, self)
@@ -156,6 +167,7 @@ class TargetDialog(QDialog):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(18, 16, 18, 14)
         layout.setSpacing(10)
+        layout.addWidget(self.search)
         layout.addWidget(TallForm(self.target, self))
         layout.addWidget(self.problems)
         layout.addWidget(self.buttons)

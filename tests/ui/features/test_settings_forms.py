@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
@@ -250,3 +251,17 @@ def test_that_the_options_of_a_target_are_not_cut_at_the_side(parent, qtbot):
     qtbot.waitExposed(dialog)
     area = dialog.findChild(TallForm)
     assert area.viewport().width() >= area.widget().minimumSizeHint().width()
+
+
+def test_that_options_of_a_target_are_found_and_those_that_are_hidden_keep_their_values(parent, qtbot):
+    choice = TargetChoice(id="ethos-u85-256", options={"fine_tables": False})
+    dialog = TargetDialog(choice, Path(), parent)
+    dialog.show()
+    fields = dialog.target.fields
+    qtbot.keyClicks(dialog.search, "pixel shuffle")
+    assert fields["fine_tables"].isHidden()
+    assert any(not field.isHidden() for field in fields.values())
+    assert dialog.target.choice.options["fine_tables"] is False
+    dialog.search.clear()
+    assert not fields["fine_tables"].isHidden()
+    dialog.reject()
