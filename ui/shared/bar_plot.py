@@ -199,7 +199,7 @@ class ModuleBars(Chart):
     @property
     def scrolls(self) -> bool:
         """Whether there are more bars than are shown at once."""
-        return len(self.names) > self.box.height() / _ROW_PX
+        return bool(len(self.names) > self.box.height() / _ROW_PX)
 
     def render_bars(
         self, names: Sequence[str], lengths: NDArray[np.float64], *, least_range: float = 0.0
