@@ -451,7 +451,7 @@ class MainWindow(QMainWindow):
             dock.raise_()
 
     def _build_menus(self) -> None:
-        menus = self._menus = {title: self.menuBar().addMenu(title) for title in MENUS}
+        menus = self.menus = {title: self.menuBar().addMenu(title) for title in MENUS}
         for row in ACTIONS:
             if row.id == LINE:
                 menus[row.menu].addSeparator()
@@ -486,7 +486,7 @@ class MainWindow(QMainWindow):
             action.setEnabled(False)
 
     def _add_undo(self, stack: QUndoStack) -> None:
-        menu = self._menus["&Edit"]
+        menu = self.menus["&Edit"]
         undo, redo = stack.createUndoAction(self, "&Undo"), stack.createRedoAction(self, "&Redo")
         undo.setShortcuts(QKeySequence.StandardKey.Undo)
         redo.setShortcuts(QKeySequence.StandardKey.Redo)

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QPushButton, QTabBar
+from PySide6.QtWidgets import QApplication, QPushButton, QTabBar
 
 from tests.conftest import SESSIONS
 from tests.fakes.engine import Play
@@ -348,6 +348,32 @@ def test_that_a_project_not_saved_or_open_elsewhere_is_asked_about(
     assert workbench.document.read_only
     assert "(read only)" in workbench.window.windowTitle()
     other.close()
+
+
+def test_that_the_palette_has_the_keys_and_is_on_top_of_a_floated_panel_that_had_them(opened, qtbot):
+    dock = opened.window.docks["modules"]
+    opened.window.show_workspace("model")
+    dock.setFloating(True)
+    dock.activateWindow()
+    opened.window.actions_by_id["palette"].trigger()
+    box = opened.window.palette_box
+    assert QApplication.activePopupWidget() is box
+    qtbot.keyClicks(box.focusWidget(), "dark theme")
+    assert box.list.item(0).text().startswith("Toggle dark theme")
+    qtbot.keyClick(box.focusWidget(), Qt.Key.Key_Escape)
+    assert not box.isVisible()
+    dock.setFloating(False)
+
+
+def test_that_a_project_saved_for_the_first_time_is_among_the_recent_ones(workbench, tmp_path):
+    assert not workbench.window.recents.isEnabled()
+    workbench.document.new(OpenProject(make_project(), tmp_path))
+    workbench.files.save_as(tmp_path / "first.qwb")
+    menu = workbench.window.menus["&File"]
+    menu.popup(workbench.window.mapToGlobal(QPoint()))
+    assert workbench.window.recents.isEnabled()
+    assert [a.text().split()[0] for a in workbench.window.recents.actions()] == ["first"]
+    menu.close()
 
 
 def test_that_the_window_never_imports_torch_and_panels_are_there_before_pyqtgraph_is_read():
