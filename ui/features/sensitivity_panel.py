@@ -26,6 +26,8 @@ NOTHING = "Measures every module with only this module quantized, and with only 
 CHOICES = ("a16w8", "float", "a8w8", "a8w4")
 VIEWS = ("Gain if only this module stays float", "Noise if only this module is quantized")
 _FLOOR_DB = 100.0
+# Gains that do not matter are not drawn across the whole chart.
+_LEAST_REACH_DB = 0.1
 
 
 class SensitivityPanel(Panel):
@@ -173,7 +175,7 @@ class SensitivityPanel(Panel):
         self._shown = sorted(result.units, key=lambda u: -value[u.unit.name])
         lengths = np.asarray([value[u.unit.name] for u in self._shown])
         self.bars.set_unit("gain in SQNR [dB]" if gains else f"noise [dB over -{_FLOOR_DB:g} dB]")
-        self.bars.render_bars([unit_title(u.unit) for u in self._shown], lengths)
+        self.bars.render_bars([unit_title(u.unit) for u in self._shown], lengths, _LEAST_REACH_DB)
         self.render_selection(self.context.selection.value)
 
     def _value(self, result: SensitivityResult, unit: UnitSensitivity, *, gains: bool) -> float:

@@ -196,8 +196,8 @@ class ModuleBars(Chart):
         """Set the label of the value axis."""
         self._unit = unit
 
-    def render_bars(self, names: Sequence[str], lengths: NDArray[np.float64]) -> None:
-        """Show bars. Negative values extend to the left."""
+    def render_bars(self, names: Sequence[str], lengths: NDArray[np.float64], reach: float = 0.0) -> None:
+        """Show bars. Negative values extend to the left; the axis reaches at least to ``reach``."""
         self.names, self.lengths = tuple(names), lengths
         self.set_empty(empty=not names)
         self._draw(self._bars, range(len(self.names)))
@@ -209,7 +209,7 @@ class ModuleBars(Chart):
         middle = Qt.TextElideMode.ElideMiddle
         shown = (metrics.elidedText(name, middle, _WIDEST_NAME_PX) for name in self.names)
         axis.setTicks([list(enumerate(shown)), []])
-        longest, least = float(lengths.max(initial=0.0)), float(lengths.min(initial=0.0))
+        longest, least = float(lengths.max(initial=reach)), float(lengths.min(initial=0.0))
         self.box.setXRange(least * 1.04, longest * 1.04 or 1.0, padding=0)
         scale, unit = next((s, u) for least, s, u in _UNITS if longest >= least)
         self.plot.getAxis("bottom").setScale(scale)

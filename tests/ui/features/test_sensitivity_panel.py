@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QApplication
 from tests.fakes import studies
 from ui.features.sensitivity_panel import unit_title
 from workbench.protocol import RunStudy
+from workbench.studies.sensitivity import SensitivityResult
 
 
 @pytest.fixture
@@ -18,6 +19,10 @@ def panel(opened, qtbot):
 
 @pytest.fixture
 def measured(opened, panel, qtbot):
+    return measure_all(opened, panel, qtbot)
+
+
+def measure_all(opened, panel, qtbot):
     panel.measure.click()
     qtbot.waitUntil(lambda: not opened.runner.running and panel.bars.names != ())
     return panel
@@ -95,6 +100,23 @@ def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
     panel.measure.click()
     qtbot.waitUntil(lambda: panel.measure.text() == "Continue")
     assert panel.bars.names == ("head", "stem.conv")
+
+
+def test_that_a_study_that_waited_for_trust_is_shown_as_running_at_once(opened, engines, panel, qtbot):
+    opened.runner.warm_up("background")
+    qtbot.waitUntil(lambda: opened.runner.engine_state("background") == "ready")
+    engines.made[-1].is_held = True
+    # What is done when the question is answered; the panel did not start it.
+    opened.runner.run_study("sensitivity", opened.document.opened_project, {})
+    qtbot.waitUntil(lambda: panel.measure.text() == "Pause")
+    assert panel.study.result is None
+
+
+def test_that_gains_that_do_not_matter_do_not_fill_the_chart(opened, panel, qtbot, monkeypatch):
+    monkeypatch.setattr(SensitivityResult, "gain_db", lambda _self, _unit: 0.0009)
+    measure_all(opened, panel, qtbot)
+    right = panel.bars.box.viewRange()[0][1]
+    assert float(panel.bars.lengths.max()) < right / 50
 
 
 def test_that_an_empty_panel_offers_to_measure_below_its_text(opened, engines, panel, qtbot):
