@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
+from tests.fakes.results import result_of, write_result
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
+from workbench.results import save_result
 
 
 @pytest.fixture
@@ -118,3 +120,24 @@ def test_that_the_button_below_the_text_says_what_it_shows(panel, qtbot):
     qtbot.mouseClick(panel.begin, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: "of sample 4" in panel.note.text())
     assert not panel.begin.isVisible()
+
+
+def test_that_an_operation_without_a_tensor_of_its_own_offers_that_of_the_next_one(
+    opened, qtbot, monkeypatch
+):
+    """A batch norm is fused into its convolution and ReLU: its values cannot be computed."""
+
+    def write(stage, folder):
+        write_result(stage, folder)
+        if stage == "evaluate":
+            result = result_of(stage)
+            relu = result.tensors[0].model_copy(update={"tensor": "relu", "origin": "relu"})
+            save_result(result.model_copy(update={"tensors": (relu, *result.tensors)}), folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", write)
+    run_to(opened, qtbot, "")
+    panel = opened.window.reveal("sample")
+    qtbot.waitUntil(lambda: panel.tensors.count() == 2)
+    opened.context.selection.choose_nodes(["batch_norm"])
+    qtbot.waitUntil(lambda: panel.tensors.currentData() != "conv2d")
+    assert panel.tensors.currentData() == "relu"
