@@ -83,7 +83,7 @@ def outcome_page(project: Project, load: Load, fit: Fit | None = None) -> tuple[
     both = answers_of(project, load)
     listed = [_accurate(project, both.accuracy, evaluated)]
     if has_stage(project, "verify"):
-        listed.append(_correct(both.gate, verified))
+        listed.append(_correct(both.gate, verified, project.gate.lsb))
     if has_stage(project, "lower") and (lowered is None or lowered.exported is None):
         limits = both.gate.limits
         listed += [_fits(lowered, fit, limits), _fast(lowered, limits)]
@@ -131,7 +131,10 @@ def _most_added(tensors: Iterable[TensorQuality]) -> list[str]:
         return []
     share, worst = max(known, key=lambda pair: pair[0])
     place = f"{worst.tensor} in {worst.module}" if worst.module else worst.tensor
-    return [f"Largest part of the error: {place} adds {100 * share:.0f} % of it."]
+    return [
+        f"Most error of its own, before what it does to the output: {place} "
+        f"({100 * share:.0f} % of all operations')."
+    ]
 
 
 def _quality(evaluated: EvaluateResult, accuracy: AccuracyResult) -> tuple[str, list[Bar]]:
@@ -179,7 +182,7 @@ def _share(sqnr_db: float | None) -> float:
     return 1.0 if sqnr_db is None else min(max(sqnr_db / _FULL_DB, 0.0), 1.0)
 
 
-def _correct(gate: GateResult, verified: VerifyResult | None) -> Answer:
+def _correct(gate: GateResult, verified: VerifyResult | None, most_lsb: float | None) -> Answer:
     title = "Correct"
     if verified is None:
         return Answer(id="correct", title=title, state="open", figure="Not verified yet", stage="verify")
@@ -193,20 +196,24 @@ def _correct(gate: GateResult, verified: VerifyResult | None) -> Answer:
     lines = [f"Compiled program {gate.sentence}."]
     lines += [gate.execution.sentence] if gate.execution is not None else []
     lsb = next((limit for limit in gate.limits if limit.name == "lsb"), None)
+    goal = lsb.limit.partition(" ")[2] if lsb is not None else ""
+    explained = {f"{o.rounding_lsb:g}" for o in verified.outputs if o.rounding_lsb is not None}
+    if most_lsb is not None and goal in explained - {f"{most_lsb:g}"}:
+        lines.append(f"Roundings of single operators explain {goal} LSB, more than the {most_lsb:g} allowed.")
     return Answer(
         id="correct",
         title=title,
         state=states.get(gate.verdict, "doubtful"),
         figure=figure,
-        goal=f"at most {lsb.limit.partition(' ')[2]} LSB" if lsb is not None else "",
+        goal=f"at most {goal} LSB" if goal else "",
         lines=tuple(lines),
         picture="Output elements by difference between the program and the quantized model",
-        bars=tuple(_differences(verified)),
+        bars=tuple(_differences(verified, is_bad=lsb is None or lsb.held is False)),
         stage="verify",
     )
 
 
-def _differences(verified: VerifyResult) -> Iterator[Bar]:
+def _differences(verified: VerifyResult, *, is_bad: bool) -> Iterator[Bar]:
     """Yield the share of output elements of each difference, the smallest differences first."""
     counts: Counter[int] = Counter()
     for step, number in verified.histogram.items():
@@ -218,7 +225,7 @@ def _differences(verified: VerifyResult) -> Iterator[Bar]:
         number = counts[step]
         yield Bar(name=name, text=f"{number:,}", share=number / total)
     if rest := sum(number for step, number in counts.items() if step not in shown):
-        yield Bar(name="more", text=f"{rest:,}", share=rest / total, is_bad=True)
+        yield Bar(name="more", text=f"{rest:,}", share=rest / total, is_bad=is_bad)
 
 
 def memory_bars(fit: Fit) -> list[Bar]:

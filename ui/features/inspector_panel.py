@@ -170,7 +170,7 @@ class InspectorPanel(Panel):
             ),
             ("Metric", _setting("evaluation.metric", project.evaluation.metric or "none")),
             ("Largest difference", _setting("gate.lsb", _limit(project.gate.lsb, "LSB"))),
-            ("Lowest SQNR to quantized", _setting("gate.sqnr", _limit(project.gate.sqnr, "dB"))),
+            ("Lowest SQNR of 16 bits", _setting("gate.sqnr", _limit(project.gate.sqnr, "dB"))),
             ("Lowest SQNR to float", _setting("accuracy.sqnr", _limit(project.accuracy.sqnr, "dB"))),
             ("Lost top-1 or metric", _setting("accuracy.loss", _limit(project.accuracy.loss, ""))),
         ]
@@ -331,18 +331,21 @@ class InspectorPanel(Panel):
                 yield f"<h4>{title}</h4><p>{links}</p>"
 
     def _range(self, node_id: str) -> Iterator[str]:
-        """Yield the calibrated range of an operation's output, with a link that changes it."""
+        """Yield the calibrated ranges of an operation's output, with links that change them."""
         from workbench.results import CalibrateResult
 
         project = self.context.document.project
         pinned = project.fixed_ranges() if project is not None else {}
         calibrated = self.context.load(CalibrateResult, "calibrate")
-        for known in calibrated.ranges if calibrated else ():
-            if known.origin == node_id and known.kind == "activation":
-                low, high = pinned.get(known.node, (known.minimum, known.maximum))
-                kind = "pinned" if known.node in pinned else "calibrated"
-                text = escape(f"{low:.4g} to {high:.4g}, {kind}")
-                yield f'<h4>Range</h4><p>{text} <a href="ranges:">Change\u2026</a></p>'
+        every = calibrated.ranges if calibrated else ()
+        ranges = [r for r in every if r.origin == node_id and r.kind == "activation"]
+        yield "<h4>Range</h4>" if ranges else ""
+        for known in ranges:
+            low, high = pinned.get(known.node, (known.minimum, known.maximum))
+            kind = "pinned" if known.node in pinned else "calibrated"
+            width = f"{known.dtype}: " if len(ranges) > 1 else ""
+            text = escape(f"{width}{low:.4g} to {high:.4g}, {kind}")
+            yield f'<p>{text} <a href="ranges:">Change\u2026</a></p>'
 
     def _truth(self, node: Node) -> Iterator[str]:
         """Yield the results of quantizer, evaluation and compiler for a node."""

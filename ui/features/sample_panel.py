@@ -199,11 +199,17 @@ class SamplePanel(Panel):
         return max(enumerate(calls), default=(0, ""))[1]
 
     def _tensor_of(self, node: str) -> str:
-        """Return the output tensor of an operation of the float graph."""
+        """Return the output tensor of an operation, or of the one after it that it is fused into."""
         measured = self.context.load(EvaluateResult, "evaluate")
         tensors = measured.tensors if measured is not None else ()
-        names = [tensor.tensor for tensor in tensors if tensor.origin == node]
-        return names[-1] if names else node
+        names = {tensor.origin: tensor.tensor for tensor in tensors}
+        snapshot, last = self.context.model_index.snapshot, node
+        while snapshot is not None and last not in names:
+            consumers = snapshot.consumers(last)
+            if len(consumers) != 1:
+                return node
+            last = consumers[0].id
+        return names.get(last, node)
 
     def look_at(self, sample: int) -> None:
         """Show a sample at the selected tensor, or at the last compared one."""

@@ -61,7 +61,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
         "Correct: limits",
         (
             ("gate.lsb", "Largest difference [LSB]"),
-            ("gate.sqnr", "Lowest SQNR to the quantized model [dB]"),
+            ("gate.sqnr", "Lowest SQNR of 16 bits [dB]"),
             ("gate.share", "Difference of 16 bits, share"),
             ("gate.argmax", "Same class, least share"),
             ("gate.loss", "Lost SQNR [dB]"),

@@ -140,8 +140,9 @@ class StudyController(QObject, Generic[StudyResult]):
 
     def _on_job_changed(self, job: Job) -> None:
         if job.study == self._study and job.id not in self._foreign:
-            self._job = job.id
+            # A job that waited for trust is not one that ``start`` knows.
+            is_new, self._job = job.id != self._job, job.id
             if job.state == "crashed":
                 self._failure = job.project, ErrorInfo(message=job.message, code="engine-ended")
-            if job.over:
+            if is_new or job.over:
                 self.changed.emit()

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QSize, Qt
 from PySide6.QtGui import QKeyEvent, QPainter, QPalette
 from PySide6.QtWidgets import (
     QFrame,
@@ -139,7 +139,8 @@ class CommandPalette(QFrame):
     """A search line and a list over the window. Enter runs the current entry, Esc closes."""
 
     def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
+        # A window of its own: a floated panel would cover it and keep the keys.
+        super().__init__(parent, Qt.WindowType.Popup)
         self.setObjectName("Palette")
         self._over = parent
         self._entries: Sequence[Entry] = ()
@@ -167,17 +168,12 @@ class CommandPalette(QFrame):
         self._show("")
         window = self._over
         height = min(420, window.height() - 120)
-        self.setGeometry((window.width() - _WIDTH_PX) // 2, 60, _WIDTH_PX, height)
+        corner = window.mapToGlobal(QPoint((window.width() - _WIDTH_PX) // 2, 60))
+        self.setGeometry(QRect(corner, QSize(_WIDTH_PX, height)))
         self.show()
-        self.raise_()
-        # The keys may be with a floating panel, which is a window of its own.
-        window.window().activateWindow()
-        window.window().raise_()
         self.line.setFocus(Qt.FocusReason.PopupFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.FocusOut and not self.isAncestorOf(self.focusWidget()):
-            self.hide()
         if event.type() != QEvent.Type.KeyPress or not isinstance(event, QKeyEvent):
             return super().eventFilter(watched, event)
         match event.key():

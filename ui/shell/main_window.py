@@ -451,7 +451,7 @@ class MainWindow(QMainWindow):
             dock.raise_()
 
     def _build_menus(self) -> None:
-        menus = self._menus = {title: self.menuBar().addMenu(title) for title in MENUS}
+        menus = self.menus = {title: self.menuBar().addMenu(title) for title in MENUS}
         for row in ACTIONS:
             if row.id == LINE:
                 menus[row.menu].addSeparator()
@@ -468,8 +468,7 @@ class MainWindow(QMainWindow):
             show.triggered.connect(partial(self.show_workspace, workspace.id))
         self.actions_by_id["sides"].triggered.connect(self.toggle_sides)
         self.recents = QMenu("Open &recent", menus["&File"])
-        self.file_menu = menus["&File"]
-        self.file_menu.insertMenu(self.actions_by_id["save"], self.recents)
+        menus["&File"].insertMenu(self.actions_by_id["save"], self.recents)
         self.layouts = menus["&View"].addMenu("Layouts")
         menus["&View"].addSeparator()
         menus["&View"].aboutToShow.connect(self._show_toggles)
@@ -487,7 +486,7 @@ class MainWindow(QMainWindow):
             action.setEnabled(False)
 
     def _add_undo(self, stack: QUndoStack) -> None:
-        menu = self._menus["&Edit"]
+        menu = self.menus["&Edit"]
         undo, redo = stack.createUndoAction(self, "&Undo"), stack.createRedoAction(self, "&Redo")
         undo.setShortcuts(QKeySequence.StandardKey.Undo)
         redo.setShortcuts(QKeySequence.StandardKey.Redo)

@@ -42,8 +42,8 @@ class WindowController(QObject):
         context.document.project_changed.connect(self.show_title)
         context.problems.modelReset.connect(self.show_problem_count)
         context.runner.engines_changed.connect(self.show_engines)
-        # Not that of the list itself: a list that is disabled is never about to be shown.
-        window.file_menu.aboutToShow.connect(self.show_recents)
+        # Not the submenu's own signal: it does not open while it is disabled.
+        window.menus["&File"].aboutToShow.connect(self.show_recents)
         window.layouts.aboutToShow.connect(self.show_layouts)
         context.runner.job_changed.connect(lambda _job: self.show_jobs())
         self._outline = FocusOutline(self)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -147,28 +148,28 @@ def reads_text(project: Project) -> bool:
     return project.calibration is not None and project.calibration.spec.endswith(TEXT_SUFFIX)
 
 
-def pictures(folder: Path) -> list[Path]:
+def pictures(folder: Path, most: int = _MAX_ENTRIES) -> list[Path]:
     """Return the pictures below a folder, as ``files_below`` does."""
-    return files_below(folder, PICTURE_SUFFIXES)
+    return files_below(folder, PICTURE_SUFFIXES, most)
 
 
-def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+def files_below(folder: Path, suffixes: tuple[str, ...], most: int = _MAX_ENTRIES) -> list[Path]:
     """Return the files with these endings below a folder, sorted.
 
     Folders on other file systems and links to folders are left out.
 
     Raises:
-        WorkbenchError: the folder holds too many files.
+        WorkbenchError: the folder holds more than ``most`` files and folders; no more are listed.
     """
     files: list[Path] = []
     entries, device, waiting = 0, folder.stat().st_dev, [folder]
     while waiting:
         parent = waiting.pop()
-        folders, names = _listed(parent)
+        folders, names = _listed(parent, most + 1 - entries)
         entries += len(names) + len(folders)
-        if entries > _MAX_ENTRIES:
+        if entries > most:
             raise failure(
-                f"{folder} holds more than {_MAX_ENTRIES:,} files.",
+                f"{folder} holds more than {most:,} files.",
                 "Choose the folder that holds the data only.",
                 Place(kind="file", id=str(folder)),
                 code="data-folder-too-large",
@@ -178,11 +179,11 @@ def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     return sorted(files, key=lambda p: p.relative_to(folder).as_posix())
 
 
-def _listed(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the names of folders, without links to some, and of all files in a folder."""
+def _listed(folder: Path, most: int) -> tuple[list[str], list[str]]:
+    """Return the names of folders, without links to some, and of files in a folder, ``most`` at most."""
     folders, names = [], []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
+        for entry in islice(entries, most):
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
             elif not os.path.isdir(entry.path):

@@ -6,11 +6,13 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QUrl
 from PySide6.QtWidgets import QInputDialog, QMenu
 
+from tests.fakes.results import result_of, write_result
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 from ui.features.project.project_settings import ProjectSettingsDialog
 from ui.shared.config_form import ConfigDialog
 from workbench.project.model import DataSource
+from workbench.results import save_result
 
 
 @pytest.fixture
@@ -98,6 +100,30 @@ def precision_channels_and_ranges_are_reached_in_the_inspector(inspector, opened
     assert "-1 to 1, calibrated" in inspector.page.toPlainText()
     inspector.page.anchorClicked.emit(QUrl("ranges:"))
     assert opened.window.docks["ranges"].isVisible()
+
+
+def test_that_the_ranges_of_a_tensor_in_two_widths_are_told_apart(opened, qtbot, monkeypatch):
+    """A float input that goes into 8-bit and 16-bit operations is quantized twice."""
+
+    def write(stage, folder):
+        write_result(stage, folder)
+        if stage == "calibrate":
+            result = result_of(stage)
+            wide = result.ranges[0].model_copy(update={"id": "obs_9", "dtype": "int16", "maximum": 2.0})
+            save_result(result.model_copy(update={"ranges": (*result.ranges, wide)}), folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", write)
+    run_to(opened, qtbot, "evaluate")
+    qtbot.waitUntil(lambda: bool(opened.context.model_index.modules))
+    inspector = opened.window.reveal("inspector")
+    inspector.flush()
+    opened.context.selection.choose_nodes(["conv2d"])
+    inspector.flush()
+    qtbot.waitUntil(lambda: "calibrated" in inspector.page.toPlainText())
+    text = inspector.page.toPlainText()
+    assert "int8: -1 to 1, calibrated" in text
+    assert "int16: -1 to 2, calibrated" in text
+    assert text.count("Range") == 1
 
 
 def channels_and_rules_are_changed_in_the_inspector(inspector, opened, _):

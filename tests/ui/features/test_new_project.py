@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -391,3 +393,23 @@ def test_that_proposed_weights_go_with_their_model(coded):
     (folder / "other" / "net.py").write_text("class Net:\n    def forward(self, x): ...\n")
     dialog.model.set_text(str(folder / "other" / "net.py"))
     assert dialog.draft().weights == ""
+
+
+def test_that_a_typed_folder_with_too_many_files_is_not_counted_while_the_window_waits(
+    parent, folder, qtbot, monkeypatch
+):
+    """The first letter of an absolute path is the folder of the whole system."""
+    monkeypatch.setattr("ui.features.project.data_preview.MOST_FILES", 20)
+    system = folder / "system"
+    for number in range(30):
+        (system / f"{number}").mkdir(parents=True)
+        (system / f"{number}" / "a.png").touch()
+    listed = []
+    monkeypatch.setattr(os, "scandir", lambda path, real=os.scandir: listed.append(path) or real(path))
+    dialog = NewProjectDialog("", parent)
+    dialog.model.set_text(str(folder / "net.pt2"))
+    listed.clear()
+    qtbot.keyClicks(dialog.data.line, str(system))
+    assert dialog.preview.text.text().startswith("More than 20 files")
+    assert len(listed) <= 20
+    assert dialog.buttons.button(OK).isEnabled()

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from PySide6.QtCore import Qt
 
+from tests.fakes.results import result_of, write_result
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 from ui.features.sample_panel import picture_of
+from workbench.results import save_result
 
 
 @pytest.fixture
@@ -128,3 +130,24 @@ def test_that_channels_of_any_shape_make_a_picture_that_is_nearly_a_square():
         assert sorted(picture[~np.isnan(picture)]) == sorted(values.reshape(-1))
         if count * min(height, width) > max(height, width):
             assert 0.5 <= picture.shape[0] / picture.shape[1] <= 2
+
+
+def test_that_an_operation_without_a_tensor_of_its_own_offers_that_of_the_next_one(
+    opened, qtbot, monkeypatch
+):
+    """A batch norm is fused into its convolution and ReLU: its values cannot be computed."""
+
+    def write(stage, folder):
+        write_result(stage, folder)
+        if stage == "evaluate":
+            result = result_of(stage)
+            relu = result.tensors[0].model_copy(update={"tensor": "relu", "origin": "relu"})
+            save_result(result.model_copy(update={"tensors": (relu, *result.tensors)}), folder)
+
+    monkeypatch.setattr("tests.fakes.engine.write_result", write)
+    run_to(opened, qtbot, "")
+    panel = opened.window.reveal("sample")
+    qtbot.waitUntil(lambda: panel.tensors.count() == 2)
+    opened.context.selection.choose_nodes(["batch_norm"])
+    qtbot.waitUntil(lambda: panel.tensors.currentData() != "conv2d")
+    assert panel.tensors.currentData() == "relu"

@@ -19,6 +19,10 @@ def panel(opened, qtbot):
 
 @pytest.fixture
 def measured(opened, panel, qtbot):
+    return measure_all(opened, panel, qtbot)
+
+
+def measure_all(opened, panel, qtbot):
     panel.measure.click()
     qtbot.waitUntil(lambda: not opened.runner.running and panel.bars.names != ())
     return panel
@@ -96,6 +100,16 @@ def test_that_a_paused_study_keeps_what_it_found(opened, engines, panel, qtbot):
     panel.measure.click()
     qtbot.waitUntil(lambda: panel.measure.text() == "Continue")
     assert panel.bars.names == ("head", "stem.conv")
+
+
+def test_that_a_study_that_waited_for_trust_is_shown_as_running_at_once(opened, engines, panel, qtbot):
+    opened.runner.warm_up("background")
+    qtbot.waitUntil(lambda: opened.runner.engine_state("background") == "ready")
+    engines.made[-1].is_held = True
+    # What is done when the question is answered; the panel did not start it.
+    opened.runner.run_study("sensitivity", opened.document.opened_project, {})
+    qtbot.waitUntil(lambda: panel.measure.text() == "Pause")
+    assert panel.study.result is None
 
 
 def test_that_an_empty_panel_offers_to_measure_below_its_text(opened, engines, panel, qtbot):

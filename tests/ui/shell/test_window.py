@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
-from PySide6.QtWidgets import QPushButton, QTabBar
+from PySide6.QtWidgets import QApplication, QPushButton, QTabBar
 
 from tests.conftest import SESSIONS
 from tests.fakes.engine import Play
@@ -302,27 +302,6 @@ def test_that_every_panel_survives_every_recorded_session(opened, qtbot, names, 
         notices.posted.clear()
 
 
-def test_that_a_new_project_that_was_saved_is_a_recent_one(workbench, tmp_path):
-    window = workbench.window
-    workbench.document.new(OpenProject(make_project(), tmp_path))
-    workbench.files.save_as(tmp_path / "mine.qwb")
-    window.file_menu.aboutToShow.emit()
-    assert window.recents.isEnabled()
-    assert any("mine" in action.text() for action in window.recents.actions())
-
-
-def test_that_the_palette_takes_the_keys_from_a_floating_panel(opened, qtbot):
-    window = opened.window
-    dock = window.docks["modules"]
-    dock.toggle_floating()
-    dock.activateWindow()
-    dock.panel.take_focus()
-    qtbot.waitUntil(dock.isActiveWindow)
-    window.actions_by_id["palette"].trigger()
-    qtbot.waitUntil(window.isActiveWindow)
-    assert window.palette_box.line.hasFocus()
-
-
 def test_that_the_view_menu_closes_and_opens_every_panel(opened):
     (menu,) = (a.menu() for a in opened.window.menuBar().actions() if a.text() == "&View")
     for row in PANELS:
@@ -369,6 +348,32 @@ def test_that_a_project_not_saved_or_open_elsewhere_is_asked_about(
     assert workbench.document.read_only
     assert "(read only)" in workbench.window.windowTitle()
     other.close()
+
+
+def test_that_the_palette_has_the_keys_and_is_on_top_of_a_floated_panel_that_had_them(opened, qtbot):
+    dock = opened.window.docks["modules"]
+    opened.window.show_workspace("model")
+    dock.setFloating(True)
+    dock.activateWindow()
+    opened.window.actions_by_id["palette"].trigger()
+    box = opened.window.palette_box
+    assert QApplication.activePopupWidget() is box
+    qtbot.keyClicks(box.focusWidget(), "dark theme")
+    assert box.list.item(0).text().startswith("Toggle dark theme")
+    qtbot.keyClick(box.focusWidget(), Qt.Key.Key_Escape)
+    assert not box.isVisible()
+    dock.setFloating(False)
+
+
+def test_that_a_project_saved_for_the_first_time_is_among_the_recent_ones(workbench, tmp_path):
+    assert not workbench.window.recents.isEnabled()
+    workbench.document.new(OpenProject(make_project(), tmp_path))
+    workbench.files.save_as(tmp_path / "first.qwb")
+    menu = workbench.window.menus["&File"]
+    menu.popup(workbench.window.mapToGlobal(QPoint()))
+    assert workbench.window.recents.isEnabled()
+    assert [a.text().split()[0] for a in workbench.window.recents.actions()] == ["first"]
+    menu.close()
 
 
 def test_that_the_window_never_imports_torch_and_panels_are_there_before_pyqtgraph_is_read():

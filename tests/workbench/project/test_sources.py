@@ -233,18 +233,17 @@ def test_that_a_name_is_as_long_as_a_file_system_allows(tmp_path, name, fits):
         sources.model_reference(name, tmp_path)
 
 
-def test_that_pictures_are_those_below_in_their_order_and_no_more_than_a_walk_takes(tmp_path, monkeypatch):
+def test_that_pictures_are_those_below_in_their_order_and_no_more_than_a_walk_takes(tmp_path):
     for name in ("b.png", "a.JPG", "c.txt", "x/d.jpeg", "x/y/e.bmp"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
     found = [p.relative_to(tmp_path).as_posix() for p in sources.pictures(tmp_path)]
     assert found == ["a.JPG", "b.png", "x/d.jpeg", "x/y/e.bmp"]
     # Five files and two folders.
-    monkeypatch.setattr(sources, "_MAX_ENTRIES", 7)
-    assert len(sources.pictures(tmp_path)) == 4
-    monkeypatch.setattr(sources, "_MAX_ENTRIES", 6)
-    with refused("data-folder-too-large"):
-        sources.pictures(tmp_path)
+    assert len(sources.pictures(tmp_path, most=7)) == 4
+    for most in (6, 3, 0):
+        with refused("data-folder-too-large"):
+            sources.pictures(tmp_path, most=most)
 
 
 def test_that_imports_of_a_source_too_large_to_parse_are_still_followed(tmp_path, monkeypatch):
@@ -298,7 +297,7 @@ def test_that_a_data_folder_is_told_from_a_file(folder):
 def test_that_a_folder_that_is_gone_is_not_walked(tmp_path, monkeypatch):
     walked = []
 
-    def listed(folder):
+    def listed(folder, _most):
         walked.append(folder)
         return ["gone"], []
 

@@ -156,7 +156,6 @@ class GraphPanel(Panel):
         self._pending_bookmark: Bookmark | None = None
         self.bar = GraphBar(self)
         self.view = GraphView(context.theme, self)
-        context.document.opened.connect(self.view.places.begin_anew)
         self.view.groups.flow = context.settings.graph_flow
         self.tabs, self.search, self.overlay = self.bar.tabs, self.bar.search, self.bar.overlay
         self.rail = LineageRail(self)
@@ -206,6 +205,8 @@ class GraphPanel(Panel):
 
     def _connect(self) -> None:
         view, bar = self.view, self.bar
+        # Not only when the panel is next visible: the next graph may be there by then.
+        self.context.document.opened.connect(lambda: self._show_snapshot(None))
         self.annotations.shown.connect(self._on_annotated)
         view.selection.changed.connect(self._on_nodes_chosen)
         view.selection.groups_chosen.connect(self._on_groups_chosen)

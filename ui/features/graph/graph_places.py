@@ -81,7 +81,6 @@ class GraphPlaces(QObject):
         self._reveal: frozenset[str] = frozenset()
         self._awaited: frozenset[str] = frozenset()
         self._fits_next = False
-        self._is_new = False
         groups.leaving.connect(self._leave)
         groups.regrouped.connect(self._on_regrouped)
         groups.isolated_part.connect(self._on_isolated_part)
@@ -100,11 +99,6 @@ class GraphPlaces(QObject):
             long = bounds.height() > 12 * size.height() or bounds.width() > 12 * size.width()
             least = SHOWN_SCALE if long else 0.0
             self._surface.look(self._surface.fitting(bounds, least, scene.flow))
-
-    def begin_anew(self) -> None:
-        """Show the next scene from its start: it is that of another project."""
-        self._history = History()
-        self._is_new = True
 
     def here(self) -> Place:
         """Return the present place."""
@@ -210,7 +204,7 @@ class GraphPlaces(QObject):
         surface = self._surface
         is_same = former is not None and former.hierarchy is scene.hierarchy
         is_other = former is not None and _kind(former) != _kind(scene)
-        if former is None or self._is_new or (is_other and self._target is None):
+        if former is None or (is_other and self._target is None):
             surface.look(_first(scene, surface))
         elif is_same and self._target is None:
             self._keep_in_place(former, scene, anchor)
@@ -218,7 +212,7 @@ class GraphPlaces(QObject):
             self._land(self._target)
         elif self._fits_next or not surface.area().intersects(scene.bounds):
             self.fit()
-        self._target, self._is_new = None, False
+        self._target = None
         if self._reveal:
             self.show_items(self._reveal)
         if self._awaited:

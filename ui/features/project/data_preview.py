@@ -28,6 +28,8 @@ _SHOWN = 4
 _SIDE_PX = 40
 # Arrays that are named, letters of all, and bytes of the one whose samples are shown.
 _MOST_ARRAYS, _MOST_LETTERS, _MOST_BYTES = 100, 600, 64 << 20
+# Files of a folder that are counted while a path is typed, on the window's thread.
+MOST_FILES = 20_000
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,9 @@ def _of_folder(path: Path) -> DataSummary:
     from workbench.project.sources import pictures
 
     try:
-        files = pictures(path)
-    except WorkbenchError as error:
-        return DataSummary(error.infos[0].message)
+        files = pictures(path, MOST_FILES)
+    except WorkbenchError:
+        return DataSummary(f"More than {MOST_FILES:,} files, counted when the project runs.")
     folders = {file.parent for file in files} - {path}
     text = plural(len(files), "picture")
     text += f" in {plural(len(folders), 'folder')}" if folders else ""

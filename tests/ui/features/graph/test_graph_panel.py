@@ -10,6 +10,7 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QToolButton
 
+from tests.fakes.projects import make_project, write_project
 from tests.fakes.results import result_of, write_result
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
@@ -434,6 +435,22 @@ def test_that_a_bookmark_of_any_numbers_is_gone_to(graph, qtbot, opened):
         assert math.isfinite(camera.x)
         assert math.isfinite(camera.y)
         assert graph.view.surface.area().intersects(graph.view.surface.scene.bounds)
+
+
+def test_that_the_graph_of_another_project_begins_at_its_input(graph, qtbot, opened, tmp_path):
+    to_level(qtbot, graph, 0)
+    surface = graph.view.surface
+    former = surface.scene
+    surface.look(surface.centring(former.rect("output"), 4.0))
+    assert not surface.area().intersects(former.rect("x"))
+    # The panel is not visible when the other project is opened and run.
+    opened.window.show_workspace("deliver")
+    opened.document.open(write_project(tmp_path / "other", make_project()))
+    assert surface.scene is None
+    run_to(opened, qtbot, "evaluate")
+    opened.window.reveal("graph")
+    qtbot.waitUntil(lambda: surface.scene is not None and surface.scene is not former)
+    assert surface.area().intersects(surface.scene.rect("x"))
 
 
 @pytest.mark.slow

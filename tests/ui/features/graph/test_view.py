@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +11,6 @@ from PySide6.QtWidgets import QApplication
 
 from tests.problems import refused
 from ui.features.graph.paint_overlays import has_map, map_rect, map_strip
-from ui.features.graph.picture import Camera
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
 
 if TYPE_CHECKING:
@@ -506,14 +504,3 @@ def test_that_pressing_in_the_minimap_shows_that_part_of_the_graph(
     qtbot.mouseClick(view, Qt.MouseButton.LeftButton, pos=strip.bottomLeft().toPoint())
     assert view.surface.middle().y() == pytest.approx(scene.bounds.height(), abs=1)
     assert not view.surface.selected
-
-
-def test_that_the_graph_of_another_project_begins_at_its_start(show, layers, qtbot):
-    view = show(layers)
-    surface = view.surface
-    surface.look(Camera(2.0, 0.0, 0.5 * surface.scene.bounds.height()))
-    former = surface.scene
-    view.places.begin_anew()
-    view.groups.render_snapshot(replace(layers, edges=layers.edges[:-1]))
-    qtbot.waitUntil(lambda: surface.scene is not former)
-    assert surface.area().contains(surface.scene.bounds.center().x(), 1.0)
