@@ -83,7 +83,8 @@ class HelpWindow(QWidget):
         self.browser.anchorClicked.connect(self._on_link)
         self.browser.sourceChanged.connect(self._on_source_changed)
         QShortcut(QKeySequence.StandardKey.Find, self, self.search.setFocus)
-        QShortcut(QKeySequence(Qt.Key.Key_Escape), self, self.close)
+        for keys in (Qt.Key.Key_Escape, QKeySequence.StandardKey.Close):
+            QShortcut(QKeySequence(keys), self, self.close)
 
     def show_page(self, path: Path, fragment: str = "") -> None:
         """Show a page, at the heading with this anchor if one is given."""
@@ -141,6 +142,7 @@ class HelpWindow(QWidget):
             item = QTreeWidgetItem(groups[folder], [title(page)])
             item.setData(0, _PATH, str(page))
             item.setToolTip(0, literal(title(page)))
+        self._groups = list(groups.values())
 
     def _items(self) -> Iterator[QTreeWidgetItem]:
         walker = QTreeWidgetItemIterator(self.pages, QTreeWidgetItemIterator.IteratorFlag.NoChildren)
@@ -153,6 +155,11 @@ class HelpWindow(QWidget):
         for item in self._items():
             page = self._texts[Path(item.data(0, _PATH))].casefold()
             item.setHidden(not all(word in page for word in words))
+        left = [item.parent() for item in self._items() if not item.isHidden()]
+        for group in self._groups:
+            group.setHidden(group not in left)
+        self.pages.setHeaderHidden(bool(left))
+        self.pages.setHeaderLabel("" if left else "No page has these words.")
 
     def _on_page_chosen(self, item: QTreeWidgetItem | None) -> None:
         path = item.data(0, _PATH) if item is not None else None

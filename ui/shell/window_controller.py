@@ -240,11 +240,13 @@ class Navigation(QObject):
         self._window.palette_box.ask(list(self._entries()))
 
     def _entries(self) -> Iterator[Entry]:
+        named: set[str] = set()
         for action in self._window.actions_by_id.values():
-            if action.isEnabled():
-                text = action.text().replace("&", "").rstrip("\u2026")
-                keys = action.shortcut().toString()
-                yield Entry(text, keys or "action", action.trigger)
+            text = action.text().replace("&", "").rstrip("\u2026")
+            # Two stages have an action with a shortcut besides the one of every stage.
+            if action.isEnabled() and text not in named:
+                named.add(text)
+                yield Entry(text, action.shortcut().toString() or "action", action.trigger)
         for module in self._context.model_index.modules:
             if module.path:
                 place = Place(kind="module", id=module.path)

@@ -2,9 +2,11 @@
 
 import pytest
 from PySide6.QtCore import QUrl
-from PySide6.QtWidgets import QLineEdit
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import QLineEdit, QWidget
 
-from ui.features.help_window import slug
+from ui.features.help_window import HelpWindow, slug
+from ui.shared.theme import DARK
 from ui.shell.panels import PANELS
 from workbench import guide
 from workbench.errors import Place, failure
@@ -37,6 +39,25 @@ def test_that_help_opens_pages_of_panels_and_problems_follows_links_and_searches
     everything = window.titles()
     window.search.setText("pass_args mase")
     assert 0 < len(window.titles()) < len(everything)
+    groups = [window.pages.topLevelItem(row) for row in range(window.pages.topLevelItemCount())]
+    assert any(group.isHidden() for group in groups)
+    assert window.pages.isHeaderHidden()
+    # A search that leaves none says so.
+    window.search.setText("no_page_has_this_word")
+    assert all(group.isHidden() for group in groups)
+    assert not window.pages.isHeaderHidden()
+    window.search.clear()
+    assert window.titles() == everything
+
+
+def test_that_the_guide_closes_by_the_keys_of_other_windows(qtbot):
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    window = HelpWindow(DARK, parent)
+    with qtbot.waitActive(window):
+        window.show()
+    qtbot.keySequence(window, QKeySequence(QKeySequence.StandardKey.Close))
+    assert not window.isVisible()
 
 
 def test_that_help_without_a_focused_panel_opens_the_page_of_the_one_in_front(opened):

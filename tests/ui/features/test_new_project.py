@@ -407,6 +407,8 @@ def test_that_a_typed_folder_with_too_many_files_is_not_counted_while_the_window
     listed = []
     monkeypatch.setattr(os, "scandir", lambda path, real=os.scandir: listed.append(path) or real(path))
     dialog = NewProjectDialog("", parent)
+    # A folder that was the model's, without data, while the model was typed.
+    dialog.model.set_text(str(system / "net.pt2"))
     dialog.model.set_text(str(folder / "net.pt2"))
     listed.clear()
     qtbot.keyClicks(dialog.data.line, str(system))

@@ -365,6 +365,15 @@ def test_that_the_palette_has_the_keys_and_is_on_top_of_a_floated_panel_that_had
     dock.setFloating(False)
 
 
+def test_that_the_palette_lists_no_action_twice(opened, qtbot):
+    opened.window.actions_by_id["palette"].trigger()
+    box = opened.window.palette_box
+    qtbot.keyClicks(box.line, "run to evaluate")
+    texts = [box.list.item(row).text() for row in range(box.list.count())]
+    assert texts.count("Run to Evaluate") == 1
+    qtbot.keyClick(box.line, Qt.Key.Key_Escape)
+
+
 def test_that_a_project_saved_for_the_first_time_is_among_the_recent_ones(workbench, tmp_path):
     assert not workbench.window.recents.isEnabled()
     workbench.document.new(OpenProject(make_project(), tmp_path))

@@ -341,9 +341,9 @@ class NewProjectDialog(QDialog):
     def _summary(self, path: PathField, preview: DataPreview) -> DataSummary:
         """Show what a data source holds, and return it."""
         file = self.folder / path.text()
-        known = self._summaries.get(str(file))
+        known = self._summaries.get(str(file)) if path.text() else DataSummary("")
         if known is None:
-            known = summary_of(file) if path.text() and os.path.exists(file) else DataSummary("")
+            known = summary_of(file) if os.path.exists(file) else DataSummary("")
             self._summaries[str(file)] = known
         preview.render_summary(known)
         self._show_row(preview, bool(known.text))
