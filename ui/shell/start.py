@@ -101,6 +101,11 @@ class Start(QObject):
         self._application.quit()
 
     def _on_painted(self) -> None:
+        # A window manager may keep a window above its parent only if the parent was there first.
+        for dock in self.window.docks.values():
+            if dock.isFloating() and dock.isVisible():
+                dock.hide()
+                dock.show()
         QTimer.singleShot(0, self, self._load)
 
     def _load(self) -> None:

@@ -15,6 +15,7 @@ from workbench.text import listed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from workbench.graph.snapshot import GraphSnapshot
     from workbench.project.model import Project
     from workbench.results import EvaluateResult, ExportResult, OutputPart, OutputQuality
 
@@ -141,32 +142,41 @@ def wide_output(evaluated: EvaluateResult | None, exported: ExportResult | None)
 
 
 def wide_ends(
-    project: Project, exported: ExportResult | None, labels: Mapping[str, str]
+    project: Project, program: GraphSnapshot, exported: ExportResult | None, labels: Mapping[str, str]
 ) -> Iterator[Suggestion]:
-    """Yield the suggestion of 16 bits for inputs and outputs, where 8 bits of an output undo 16 before it.
+    """Yield the suggestion of 16 bits for inputs and outputs, where 8 bits there undo 16 beside them.
 
     Args:
         project: The rules.
+        program: The exported float program.
         exported: The outputs of the model, with the operations that make them.
         labels: The config of each operation, e.g. ``a8w8``.
     """
     ends = [rule for rule in project.rules if rule.enabled and rule.kind == "io"]
     ends = ends or [rule for rule in project.rules if rule.enabled and rule.kind == "global"]
     is_narrow = bool(ends) and isinstance(ends[-1].config, str) and ends[-1].config.startswith("a8")
-    if exported is None or not is_narrow:
+    if not is_narrow:
         return
-    narrowed = [
+    returned = [
         output.name
-        for output in exported.model_outputs
+        for output in (exported.model_outputs if exported is not None else ())
         if output.nodes and all(labels.get(node) == _WIDE for node in output.nodes)
     ]
+    read = [
+        node.id
+        for node in program.nodes
+        if node.kind == "input" and (readers := program.consumers(node.id))
+        if all(labels.get(reader.id) == _WIDE for reader in readers)
+    ]
+    narrowed = [f"What makes {listed(returned)} has 16 bits, and is returned in 8"] if returned else []
+    narrowed += [f"What reads {listed(read)} has 16 bits, and is given 8"] if read else []
     if narrowed:
         yield Suggestion(
             id="wide_ends",
             title=f"Assign {_WIDE} to inputs and outputs",
-            evidence=f"What makes {listed(narrowed)} has 16 bits, and is returned in 8: rules for modules "
-            "and operators do not reach inputs and outputs.",
-            expected="A rule for inputs and outputs returns the 16 bits.",
+            evidence=f"{'. '.join(narrowed)}: rules for modules and operators do not reach "
+            "inputs and outputs.",
+            expected="A rule for inputs and outputs gives them 16 bits.",
             edit=partial(edits.assign, kind="io", match="", config=_WIDE),
             improves="sqnr_db",
         )

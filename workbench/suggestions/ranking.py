@@ -144,8 +144,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "wide_ends",
-        "Use 16 bits for inputs and outputs, where what makes an output has them",
-        lambda m: outputs.wide_ends(m.project, m.known.exported, m.labels),
+        "Use 16 bits for inputs and outputs, where what is beside one has them",
+        lambda m: outputs.wide_ends(m.project, m.program, m.known.exported, m.labels),
     ),
     Kind(
         "equalize_joins",

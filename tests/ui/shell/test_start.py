@@ -71,6 +71,26 @@ start.ready.connect(ready)
     assert done.stdout.splitlines() == ["painted []", "ready net.qwb", "['ExcludeUserInputEvents']"]
 
 
+def test_that_a_floated_panel_is_shown_after_its_window(project_file):
+    """Some window managers leave it behind the window that was there later."""
+    done = started(
+        project_file,
+        """
+dock = start.window.docks["modules"]
+dock.setFloating(True)
+dock.show()
+shown = []
+dock.visibilityChanged.connect(shown.append)
+def ready():
+    print(shown, dock.isFloating(), dock.isVisible())
+    start.workbench.stop()
+    application.quit()
+start.ready.connect(ready)
+""",
+    )
+    assert done.stdout.splitlines() == ["[False, True] True True"]
+
+
 @pytest.mark.slow
 def test_that_a_program_that_cannot_be_imported_ends_with_the_reason(project_file):
     done = started(project_file, "sys.modules['workbench.protocol'] = None")

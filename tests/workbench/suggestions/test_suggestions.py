@@ -214,7 +214,8 @@ def test_that_a_module_in_16_bits_or_float_gets_no_wider():
     (suggestion,) = suggest(project, lowered, snapshot(), CHAIN, known)
     wider = suggestion.edit(project)
     assert wider.rules[-1].config == "a16w8"
-    assert suggest(wider, lowered, snapshot(), CHAIN, known) == ()
+    # Only the input in front of the module is not as wide.
+    assert [s.id for s in suggest(wider, lowered, snapshot(), CHAIN, known)] == ["wide_ends"]
 
 
 def test_that_16_bits_that_an_output_undoes_are_asked_for_at_the_output_too():
@@ -236,6 +237,22 @@ def test_that_16_bits_that_an_output_undoes_are_asked_for_at_the_output_too():
     # Where all is in 8 bits, or all in 16, nothing is undone.
     assert offered(make_project()) is None
     assert offered(edits.assign(project, "global", "", "a16w8")) is None
+
+
+def test_that_16_bits_of_what_reads_an_input_are_asked_for_at_the_input_too():
+    project = edits.assign(make_project(), "module_name", "stem", "a16w8")
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+
+    def offered(project):
+        return {s.id: s for s in suggest(project, lowered, snapshot(), CHAIN, Measurements())}.get(
+            "wide_ends"
+        )
+
+    found = offered(project)
+    assert "reads x" in found.evidence
+    assert "makes" not in found.evidence
+    assert offered(found.edit(project)) is None
+    assert offered(make_project()) is None
 
 
 def test_that_outliers_of_a_tensor_are_suggested_to_be_clipped():
