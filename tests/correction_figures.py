@@ -209,7 +209,9 @@ ROWS_BY_KEY = {row.key: row for row in ROWS}
 # Rows that may cost without a gain, with the reason.
 EXCEPTIONS: Mapping[str, str] = {
     f"repeated_pixels single_mean_spread a16w8 {U55}": "Vela's process ends on such a resize, as "
-    "the row of the correction says; in the run that was kept it did not."
+    "the row of the correction says; in the run that was kept it did not.",
+    f"fine_tables normed_layers a16w8 {U85}": "tables gain where their error is near the noise that "
+    "8-bit weights usually leave (53 dB); the weights of this network leave 46 dB.",
 }
 
 # Samples like the example, row by row: those for calibration, and others.
