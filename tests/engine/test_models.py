@@ -241,7 +241,9 @@ def policy():
 """
 
 
-def test_that_distributions_are_exported_without_the_checks_of_their_values(engine):
+def test_that_distributions_are_exported_without_the_checks_of_their_values(engine, monkeypatch):
+    # Exported scripts that ran in this process turn them off for good.
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
     (engine.folder / "policies.py").write_text(POLICY)
     assert engine.run(with_model(spec="policies.py:policy"), "convert") == "done", engine.failure
     assert torch.distributions.Distribution._validate_args

@@ -76,12 +76,11 @@ def test_that_a_pipe_in_the_place_of_a_picture_does_not_hang(tmp_path):
         pictures(tmp_path)
 
 
-def test_that_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_MAX_ENTRIES", 5)
+def test_that_a_folder_with_too_many_files_is_refused(tmp_path):
     for number in range(10):
         (tmp_path / f"{number}.png").touch()
     with refused("data-folder-too-large"):
-        sources.pictures(tmp_path)
+        sources.pictures(tmp_path, 5)
 
 
 def test_that_a_cut_array_is_named(tmp_path):
