@@ -163,8 +163,8 @@ def remembered_ranges(memory: RangeMemory) -> Iterator[RangeMemory]:
     """Let ``HistogramObserver.calculate_qparams`` ask ``memory`` first while the block runs.
 
     Exact because the key holds all that the search reads: histogram, extremes, type, scheme,
-    limits, eps, head-room and the numbers of bins. Subclasses and observers without data search as
-    ever.
+    limits, eps, what changes its grids and the numbers of bins. Subclasses and observers without
+    data search as ever.
     """
     stock = HistogramObserver.calculate_qparams
 
@@ -189,7 +189,7 @@ def _content(observer: Any) -> bytes:
         observer.dst_nbins,
         observer.upsample_rate,
         str(observer.histogram.device),
-        getattr(observer, "head_room", None),
+        getattr(observer, "grids", None),
     )
     digest = hashlib.sha256(repr(settings).encode())
     for tensor in (observer.histogram, observer.min_val, observer.max_val, observer.eps):

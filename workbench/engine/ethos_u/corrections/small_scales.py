@@ -204,24 +204,32 @@ def _with_head_room(spec: QuantizationSpec, least: float) -> QuantizationSpec:
     if "minimum" in options:
         # The range was given, not observed.
         return _with_least(spec, least)
+    return _with_grids(spec, _qparams_with_room, room, options)
+
+
+def _with_grids(
+    spec: QuantizationSpec, qparams: Any, grids: tuple[float, ...], options: dict[str, Any]
+) -> QuantizationSpec:
+    """Return a spec whose observers compute their grids in another way.
+
+    Args:
+        spec: The spec.
+        qparams: Called with an observer and both ends of its range; returns steps and zero points.
+        grids: What it reads, as ``observer.grids``.
+        options: What the observers are made with.
+    """
+    constructor: Any = spec.observer_or_fake_quant_ctr
     # Its name tells torchao whether the observer takes an axis.
-    make = wraps(constructor.p.func, updated=())(partial(_roomy, constructor.p.func, room))
+    make = wraps(constructor.p.func, updated=())(partial(_observing, constructor.p.func, qparams, grids))
     return replace(spec, observer_or_fake_quant_ctr=PartialWrapper(partial(make, **options)))
 
 
-def _roomy(kind: Any, room: tuple[float, float, float], **options: Any) -> Any:
-    """Return an observer whose grids cover more than it saw.
-
-    Args:
-        kind: Makes it.
-        room: The step up to which grids cover some times what it saw, how many, and how many above.
-        options: What it is made with.
-    """
+def _observing(kind: Any, qparams: Any, grids: tuple[float, ...], **options: Any) -> Any:
     fake_quantize = kind(**options)
     observer = getattr(fake_quantize, "activation_post_process", fake_quantize)
-    observer.head_room = room
+    observer.grids = grids
     # A partial object is copied together with the observer.
-    observer._calculate_qparams = partial(_qparams_with_room, observer)  # noqa: SLF001 - its only name
+    observer._calculate_qparams = partial(qparams, observer)  # noqa: SLF001 - its only name
     return fake_quantize
 
 
@@ -230,10 +238,13 @@ def _qparams_with_room(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return step and zero point of a range, with head-room.
 
+    ``observer.grids`` are the step up to which grids cover some times what it saw, how many, and
+    how many above.
+
     Source: torchao 0.18 ``UniformQuantizationObserverBase._calculate_qparams``.
     """
     stock = type(observer)._calculate_qparams  # noqa: SLF001 - its only name
-    largest, times, wide = observer.head_room
+    largest, times, wide = observer.grids
     step, zero = stock(observer, low, high)
     roomy = max(min(largest, times * float(step)), wide * float(step))
     if roomy <= float(step):
@@ -279,12 +290,13 @@ def steps_of_fractions(annotated: fx.GraphModule) -> list[str]:
             continue
         times = _times_for_whole(value.detach(), spec)
         if times is not None:
-            note.input_qspec_map[source] = _with_steps(spec, times)
+            options = spec.observer_or_fake_quant_ctr.p.keywords
+            note.input_qspec_map[source] = _with_grids(spec, _qparams_of_fractions, times, options)
             refined.append(node.name)
     return refined
 
 
-def _times_for_whole(weight: torch.Tensor, spec: QuantizationSpec) -> torch.Tensor | None:
+def _times_for_whole(weight: torch.Tensor, spec: QuantizationSpec) -> tuple[float, ...] | None:
     """Return how many times larger the step of each channel is to be; None if none is."""
     top = spec.quant_max
     by_channel = {torch.per_channel_symmetric: spec.ch_axis, torch.per_tensor_symmetric: None}
@@ -301,7 +313,7 @@ def _times_for_whole(weight: torch.Tensor, spec: QuantizationSpec) -> torch.Tens
         # The first is the finest; a channel without one keeps it.
         best = error.argmin() if is_mean[row] and not whole.any() else whole.argmax()
         times[row] = top / (top - int(best))
-    return times if bool((times > 1).any()) else None
+    return tuple(times.tolist()) if bool((times > 1).any()) else None
 
 
 def _errors(rows: torch.Tensor, top: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -313,28 +325,12 @@ def _errors(rows: torch.Tensor, top: int) -> tuple[torch.Tensor, torch.Tensor]:
     return (off.amax(2) < _NEAR).to(torch.int8), (off / counts).square().sum(2)
 
 
-def _with_steps(spec: QuantizationSpec, times: torch.Tensor) -> QuantizationSpec:
-    """Return a spec whose steps are some times larger, of each channel."""
-    constructor: Any = spec.observer_or_fake_quant_ctr
-    # Its name tells torchao whether the observer takes an axis.
-    make = wraps(constructor.p.func, updated=())(partial(_coarser, constructor.p.func, times))
-    return replace(spec, observer_or_fake_quant_ctr=PartialWrapper(partial(make, **constructor.p.keywords)))
-
-
-def _coarser(kind: Any, times: torch.Tensor, **options: Any) -> Any:
-    fake_quantize = kind(**options)
-    observer = getattr(fake_quantize, "activation_post_process", fake_quantize)
-    observer.times = times
-    observer._calculate_qparams = partial(_qparams_of_fractions, observer)  # noqa: SLF001 - its only name
-    return fake_quantize
-
-
 def _qparams_of_fractions(
     observer: Any, low: torch.Tensor, high: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return steps and zero points of the ranges of weights."""
+    """Return steps and zero points of the ranges of weights; ``observer.grids`` are times of the steps."""
     steps, zeros = type(observer)._calculate_qparams(observer, low, high)  # noqa: SLF001 - its only name
-    return steps * observer.times.to(steps.dtype), zeros
+    return steps * torch.tensor(observer.grids, dtype=steps.dtype), zeros
 
 
 _CLAMPS_AT_ZERO = ("relu", "relu_", "hardtanh", "hardtanh_")
