@@ -132,8 +132,8 @@ def _most_added(tensors: Iterable[TensorQuality]) -> list[str]:
     share, worst = max(known, key=lambda pair: pair[0])
     place = f"{worst.tensor} in {worst.module}" if worst.module else worst.tensor
     return [
-        f"Most error of its own, before what it does to the output: {place} "
-        f"({100 * share:.0f} % of all operations')."
+        f"{place} adds the largest error: {100 * share:.0f} % of what all operations add. "
+        "The output may lose less by it."
     ]
 
 
@@ -199,7 +199,7 @@ def _correct(gate: GateResult, verified: VerifyResult | None, most_lsb: float | 
     goal = lsb.limit.partition(" ")[2] if lsb is not None else ""
     explained = {f"{o.rounding_lsb:g}" for o in verified.outputs if o.rounding_lsb is not None}
     if most_lsb is not None and goal in explained - {f"{most_lsb:g}"}:
-        lines.append(f"Roundings of single operators explain {goal} LSB, more than the {most_lsb:g} allowed.")
+        lines.append(f"{goal} instead of {most_lsb:g} LSB: rounding in single operators explains that much.")
     return Answer(
         id="correct",
         title=title,
