@@ -186,7 +186,7 @@ def _listed(folder: Path, most: int) -> tuple[list[str], list[str]]:
         for entry in islice(entries, most):
             if entry.is_dir(follow_symlinks=False):
                 folders.append(entry.name)
-            elif not os.path.isdir(entry.path):
+            elif not (entry.is_symlink() and os.path.isdir(entry.path)):
                 names.append(entry.name)
     return folders, names
 
