@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
-from PySide6.QtWidgets import QDialogButtonBox, QWidget
+from PySide6.QtWidgets import QDialogButtonBox
 
 from tests.fakes.engine import Play
-from tests.fakes.projects import write_project
 from ui.features.project.draft import build, callables_of, parse_shapes
 from ui.features.project.import_command import ImportCommandDialog
 from ui.features.project.new_project import NewProjectDialog
@@ -24,27 +23,6 @@ from workbench.errors import ErrorInfo
 from workbench.project.trust import named_code
 
 OK = QDialogButtonBox.StandardButton.Ok
-
-
-@pytest.fixture
-def parent(qtbot):
-    made = QWidget()
-    qtbot.addWidget(made)
-    return made
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return write_project(tmp_path / "mine").parent
-
-
-def values(combo):
-    return [combo.itemData(row) for row in range(combo.count())]
-
-
-def pick(combo, value):
-    combo.setCurrentIndex(combo.findData(value))
-    combo.activated.emit(combo.currentIndex())
 
 
 def test_that_a_new_project_needs_a_model_that_is_there(parent, folder, qtbot):
@@ -241,7 +219,8 @@ def test_that_a_new_project_can_be_made_for_a_board(parent, folder, qtbot):
     dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
     dialog.board.chosen.emit("renesas-ra8p1")
     dialog.advanced.setChecked(True)
-    assert values(dialog.target.fields["system_config"]) == ["RA8P1"]
+    system = dialog.target.fields["system_config"]
+    assert [system.itemData(row) for row in range(system.count())] == ["RA8P1"]
     with qtbot.waitSignal(dialog.made) as made:
         qtbot.mouseClick(dialog.buttons.button(OK), Qt.MouseButton.LeftButton)
     project = made.args[0].project

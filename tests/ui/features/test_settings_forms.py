@@ -6,11 +6,10 @@ import errno
 import os
 from pathlib import Path
 
-import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit, QWidget
+from PySide6.QtWidgets import QDialogButtonBox, QLabel, QLineEdit
 
-from tests.fakes.projects import make_project, write_project
+from tests.fakes.projects import make_project
 from ui.shared.appearance import Appearance
 from ui.shared.config_form import FIELDS, ConfigForm
 from ui.shared.forms import TallForm
@@ -28,18 +27,6 @@ from workbench.project.project_code import Code
 from workbench.project.trust import TrustStore
 
 OK = QDialogButtonBox.StandardButton.Ok
-
-
-@pytest.fixture
-def parent(qtbot):
-    made = QWidget()
-    qtbot.addWidget(made)
-    return made
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return write_project(tmp_path / "mine").parent
 
 
 def values(combo):

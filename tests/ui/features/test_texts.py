@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-from PySide6.QtWidgets import QWidget
-
-from tests.fakes.projects import write_project
 from ui.features.project.draft import build
 from ui.features.project.new_project import NewProjectDialog
 from ui.features.project.recipe import RecipeDialog
 from workbench.project import edits
-
-
-@pytest.fixture
-def parent(qtbot):
-    made = QWidget()
-    qtbot.addWidget(made)
-    return made
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return write_project(tmp_path / "mine").parent
 
 
 def test_that_a_text_asks_for_tokens_in_place_of_labels(parent, folder):
