@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from workbench import interpreter, system_limits
 from workbench.ids import STAGE_IDS, is_stage
 from workbench.operating_system import CAN_FORK, become_engine, end_group, is_bus_error, is_kill, passed
-from workbench.process_guard import ProcessGuard
+from workbench.process_guard import SERVER_OF_VARIABLE, ProcessGuard
 from workbench.protocol import (
     MAX_EVENT_BYTES,
     PROTOCOL_VERSION,
@@ -357,7 +357,7 @@ def can_fork() -> bool:
 
 def _fork(commands: int, events: int, log: int) -> _Forked:
     # The fork server and the resource tracker take the environment, and no flags, from here.
-    os.environ.update(interpreter.environment())
+    os.environ.update({**interpreter.environment(), SERVER_OF_VARIABLE: str(os.getpid())})
     context: Any = get_context("forkserver")
     context.set_forkserver_preload(["workbench.engine.jobs.preload"])
     arguments = tuple(_LazyDup(descriptor) for descriptor in (commands, events, log))

@@ -17,6 +17,8 @@ from workbench.operating_system import IS_WINDOWS, JobObject
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Names the process that a fork server is started for, and ends with.
+SERVER_OF_VARIABLE = "QUANTIZATION_WORKBENCH_SERVER_OF"
 _SHELL = "/bin/sh"
 _WAIT = 'trap "" HUP INT TERM; read -r word || { sleep "$2"; kill -9 "-$1"; }'
 

@@ -21,6 +21,7 @@ from tests.fakes import fvp, runner_elf
 from tests.for_each import for_each
 from workbench.deploy.simulators.discovery import MachineSettings, save_settings
 from workbench.ids import STAGE_IDS
+from workbench.process_guard import SERVER_OF_VARIABLE
 from workbench.project import store
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -303,6 +304,23 @@ def test_that_a_server_that_is_still_importing_ends_with_the_window(small):
     family = Family("ui", small, folder=small.parent, QT_QPA_PLATFORM="offscreen", PYTHONPATH=paths)
     family.wait_for((slow / "begun").exists)
     assert family.kill() == []
+
+
+def test_that_a_server_whose_parent_died_before_it_looked_ends(tmp_path):
+    (tmp_path / "torch.py").write_text("import time\ntime.sleep(60)\n")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    server = subprocess.run(
+        [sys.executable, "-c", "import workbench.engine.jobs.preload"],
+        env={
+            **os.environ,
+            SERVER_OF_VARIABLE: str(gone.pid),
+            "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}",
+        },
+        timeout=30,
+        check=False,
+    )
+    assert server.returncode == 1
 
 
 # A person at the window: it is opened, what is asked for is started, the question is answered.

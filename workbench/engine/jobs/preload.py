@@ -17,6 +17,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from workbench.engine.runtime.imports import import_toolchain
+from workbench.process_guard import SERVER_OF_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,14 +32,15 @@ def _ending_with_parent() -> Iterator[None]:
     """End this process when its parent dies; leave no thread behind, because this process is forked.
 
     A forkserver notices the end of its parent only when it has imported everything, which takes
-    more than 10 s on a busy machine.
+    more than 10 s on a busy machine. The parent may have died before this process came here.
     """
-    parent, is_done = os.getppid(), Event()
+    parent, is_done = int(os.environ.pop(SERVER_OF_VARIABLE, os.getppid())), Event()
 
     def watch() -> None:
-        while not is_done.wait(_PERIOD_S):
-            if os.getppid() != parent:
-                os._exit(1)
+        while os.getppid() == parent:
+            if is_done.wait(_PERIOD_S):
+                return
+        os._exit(1)
 
     thread = Thread(target=watch, daemon=True)
     thread.start()
