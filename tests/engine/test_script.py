@@ -239,8 +239,8 @@ def write_script(engine, wanted, form="plain"):
     """Run a project until it is lowered and write its script; return the script's path."""
     engine.lowered(wanted)
     path = engine.folder / "scripts" / "make.py"
-    (path.parent / "ethos_u_corrections").mkdir(parents=True)
     for file, text in copied_corrections().items():
+        (path.parent / file).parent.mkdir(parents=True, exist_ok=True)
         (path.parent / file).write_text(text)
     numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), MethodRanges())
     path.write_text(

@@ -102,7 +102,7 @@ def script(
         *_data_parts(opened),
         *own_ini_part(opened),
         corrections_part(project),
-        *rewrites_part(project),
+        rewrites_part(project),
         *cpu_only_part(project),
         *integer_borders_part(project),
         out_variants_part(),
@@ -112,7 +112,7 @@ def script(
         quantizer_part(opened),
         _main(project, project.fixed_ranges() if ranges is None else ranges, form),
     ]
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
 def _data_parts(opened: OpenProject) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from workbench.project.opened import OpenProject
 from workbench.script.model_and_data import load_callable
 from workbench.targets import target_of
 from workbench.targets.ethos_u.checks import flags_of
-from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER, enabled_corrections
+from workbench.targets.ethos_u.corrections import enabled_corrections
 from workbench.targets.ethos_u.devices import EXTERNAL_WEIGHTS
 from workbench.targets.ethos_u.options import (
     CMSIS_NN_CPUS,
@@ -33,14 +32,9 @@ if TYPE_CHECKING:
 _ETHOS_U = Path(__file__).parents[1] / "engine" / "ethos_u"
 _BORDERS, _CPU_KERNELS = _ETHOS_U / "integer_io.py", _ETHOS_U / "cpu_kernels.py"
 _OUT_VARIANTS = _ETHOS_U / "out_variants.py"
-# The folder beside a script that has a copy of the corrections.
+# The folder beside a script that has a copy of the corrections, and one of the rewrites in it.
 _COPIED = "ethos_u_corrections"
-_REWRITES = tuple(
-    _ETHOS_U / "rewrites" / f"{name}.py"
-    for name in ("quantized_calls", "strides", "tails", "norms", "layers", "pools", "patches")
-)
-_OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
-_FROM_CORRECTIONS = "from workbench.engine.ethos_u.corrections."
+_COPIED_REWRITES = f"{_COPIED}.rewrites"
 _KEEPING_OFF = _ETHOS_U / "npu_exclusions.py"
 _DONT_SUPPORT = """from collections.abc import Sequence
 
@@ -149,13 +143,10 @@ def own_ini_part(opened: OpenProject) -> list[str]:
     return [filled(_AT_HAND, {"text": repr(text), "name": repr(OWN_INI)})]
 
 
-def rewrites_part(project: Project) -> list[str]:
-    """Return the rewrites of the float graph, where one is on."""
-    if not enabled_rewrites(project.target.options):
-        return []
-    # What a file imports from another of them is in the script already.
-    texts = (path.read_text().replace(_FROM_CORRECTIONS, f"from {_COPIED}.") for path in _REWRITES)
-    return [_OWN_IMPORT.sub("", text).partition('"""\n')[2].lstrip() for text in texts]
+def rewrites_part(project: Project) -> str:
+    """Return the imports of the copied rewrites that are on; "" if none is."""
+    rows = sorted(enabled_rewrites(project.target.options), key=lambda row: (row.module, row.function))
+    return "\n".join(f"from {_COPIED_REWRITES}.{row.module} import {row.function}" for row in rows)
 
 
 def corrections_part(project: Project) -> str:
@@ -190,9 +181,16 @@ def _table(chosen: Mapping[str, Sequence[str]]) -> Iterator[str]:
 
 
 def copied_corrections() -> dict[str, str]:
-    """Return the files that a script imports from beside it: texts by path."""
-    files = sorted(CORRECTIONS_FOLDER.glob("*.py"))
-    return {f"{_COPIED}/{file.name}": file.read_text(encoding="utf-8") for file in files}
+    """Return the files that a script imports from beside it, corrections and rewrites: texts by path."""
+    package, copied = "workbench.engine.ethos_u", {}
+    for name, copy in (("corrections", _COPIED), ("rewrites", _COPIED_REWRITES)):
+        for file in sorted((_ETHOS_U / name).glob("*.py")):
+            text = file.read_text(encoding="utf-8").replace(
+                f"from {package}.corrections.", f"from {_COPIED}."
+            )
+            text = text.replace(f"from {package}.rewrites.", f"from {_COPIED_REWRITES}.")
+            copied[f"{copy.replace('.', '/')}/{file.name}"] = text
+    return copied
 
 
 def cpu_only_part(project: Project) -> list[str]:

@@ -285,7 +285,7 @@ def test_that_the_program_and_its_script_compute_what_the_file_does(engine):
     path = engine.folder / "made.py"
     path.write_text(script(OpenProject(made, engine.folder), path))
     for file, text in copied_corrections().items():
-        (engine.folder / file).parent.mkdir(exist_ok=True)
+        (engine.folder / file).parent.mkdir(parents=True, exist_ok=True)
         (engine.folder / file).write_text(text)
     subprocess.run(
         [sys.executable, str(path), str(engine.folder / "made.pte")],

@@ -2,6 +2,7 @@ import argparse
 import contextlib
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.for_each import for_each
 from workbench import cli
 from workbench.cli import main
 from workbench.project import store
-from workbench.targets.ethos_u.corrections import CORRECTIONS_FOLDER
+from workbench.script.quantizer import copied_corrections
 
 
 def test_that_a_new_project_names_both_memory_choices_and_quantizes_all(project):
@@ -171,8 +172,8 @@ def test_that_a_script_is_written_with_the_commands_to_run(project_file, tmp_pat
     document = json.loads(capsys.readouterr().out)
     assert (document["script"], document["commands"]) == (str(out), [f"python {out}"])
     compile(out.read_text(), "out.py", "exec")
-    copied = {path.name for path in (tmp_path / "ethos_u_corrections").iterdir()}
-    assert copied == {path.name for path in CORRECTIONS_FOLDER.glob("*.py")}
+    copied = {path.relative_to(tmp_path) for path in (tmp_path / "ethos_u_corrections").rglob("*.py")}
+    assert copied == {Path(file) for file in copied_corrections()}
     assert main(words) == 0
     assert capsys.readouterr().out.splitlines() == [f"Wrote {out}. Run:", f"  python {out}"]
     assert main([*words, "--aot"]) == 0

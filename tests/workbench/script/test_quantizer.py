@@ -241,7 +241,7 @@ def table_of(project):
 def test_that_what_a_script_imports_of_the_corrections_is_in_their_copy(tmp_path):
     """In a folder of its own, as beside a script: no file imports from this package."""
     for path, text in quantizer.copied_corrections().items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
         assert "import workbench" not in text
         assert "from workbench" not in text

@@ -14,6 +14,7 @@ from workbench.project.model import DataSource, ModelSource, TargetChoice
 from workbench.project.opened import OpenProject
 from workbench.script import quantizer, script
 from workbench.targets.ethos_u.corrections import CORRECTIONS
+from workbench.targets.ethos_u.rewrites import REWRITES
 
 
 def observed(kind, **fields):
@@ -43,17 +44,41 @@ def plain(tmp_path_factory):
     return text
 
 
+def names_in(statement):
+    """Return the names that a statement of a module defines, without imports."""
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return [statement.name]
+    stored = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return [node.id for node in stored if isinstance(node.ctx, ast.Store)]
+
+
 def test_that_the_parts_that_a_script_carries_have_no_name_in_common():
-    files = [value for value in vars(quantizer).values() if isinstance(value, Path) and value.suffix]
-    files += quantizer._REWRITES
+    files = {value for value in vars(quantizer).values() if isinstance(value, Path) and value.suffix}
+    # Within a file a name may stand for several things in turn.
     names = Counter(
-        node.name
-        for path in set(files)
-        for node in ast.parse(path.read_text()).body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        name
+        for path in files
+        for name in {n for node in ast.parse(path.read_text()).body for n in names_in(node)}
     )
-    assert len(files) > 8
+    assert len(files) > 4
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_that_rewrites_are_imported_from_beside_the_script(written):
+    imported = {
+        (node.module, alias.name)
+        for node in ast.parse(written(make_project())).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    copied = quantizer.copied_corrections()
+    for row in REWRITES:
+        assert (f"ethos_u_corrections.rewrites.{row.module}", row.function) in imported
+        assert f"def {row.function}(" in copied[f"ethos_u_corrections/rewrites/{row.module}.py"]
+    target = make_project().target
+    options = {**target.options, **dict.fromkeys((row.id for row in REWRITES), False)}
+    off = edits.set_target(make_project(), target.model_copy(update={"options": options}))
+    assert "_corrections.rewrites" not in written(off)
 
 
 def test_that_a_plain_project_needs_no_observer_and_no_partitioner_of_its_own(plain):

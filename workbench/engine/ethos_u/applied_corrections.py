@@ -6,9 +6,8 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from workbench.engine.ethos_u import corrections
+from workbench.engine.ethos_u import corrections, rewrites
 from workbench.engine.ethos_u.corrections import lowering
-from workbench.engine.ethos_u.rewrites import layers, norms, patches, pools, strides, tails
 from workbench.engine.toolchain_patches.patching import Pins, changed, sources_match
 from workbench.results import AppliedCorrection, CorrectionState
 from workbench.targets.ethos_u.corrections import (
@@ -88,11 +87,7 @@ def rewrite_functions(options: Mapping[str, JsonValue]) -> dict[str, Any]:
     Args:
         options: The options of the project's target.
     """
-    return {row.id: _REWRITES[row.function] for row in enabled_rewrites(options)}
-
-
-_REWRITES = {
-    name: value
-    for module in (layers, norms, patches, pools, strides, tails)
-    for name, value in vars(module).items()
-}
+    return {
+        row.id: getattr(import_module(f"{rewrites.__name__}.{row.module}"), row.function)
+        for row in enabled_rewrites(options)
+    }

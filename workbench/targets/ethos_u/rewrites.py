@@ -31,7 +31,8 @@ class Rewrite:
         network: The smallest network that shows it.
         instead: What is written instead, and where it is not.
         why_exact: Why both compute the same function.
-        function: The name of its function in ``workbench.engine.ethos_u.rewrites``.
+        module: Its file in ``workbench.engine.ethos_u.rewrites``.
+        function: The name of its function there.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Rewrite:
     network: str
     instead: str
     why_exact: str
+    module: str
     function: str
 
 
@@ -59,6 +61,7 @@ REWRITES: tuple[Rewrite, ...] = (
         instead="The convolutions that read it pad. Not where the zeros differ between both sides of "
         "an axis, or reach beyond the kernel.",
         why_exact="Padding of a convolution is zeros.",
+        module="layers",
         function="take_pads",
     ),
     Rewrite(
@@ -72,6 +75,7 @@ REWRITES: tuple[Rewrite, ...] = (
         "with zeros is a convolution of each channel. Zeros are taken into a pool of largest values "
         "only where no value is below zero.",
         why_exact="Padding of such a pool is less than every value, and padding of a convolution is zeros.",
+        module="pools",
         function="take_pool_pads",
     ),
     Rewrite(
@@ -83,6 +87,7 @@ REWRITES: tuple[Rewrite, ...] = (
         instead="One layer with the product of their weights, where that has at most as many weights, with "
         "8 bits throughout. Of two convolutions one has a kernel of one place.",
         why_exact="W (V x + b) + c = (W V) x + (W b + c). The tensor between them is rounded no more.",
+        module="layers",
         function="merge_linear_maps",
     ),
     Rewrite(
@@ -94,6 +99,7 @@ REWRITES: tuple[Rewrite, ...] = (
         instead="The linear or 1 x 1 convolution is a convolution over the picture. Not where patches "
         "leave out places, are in another order than row by row, or something else reads them.",
         why_exact="Every product is the same: the numbers of the places are moved to find them.",
+        module="patches",
         function="write_patches",
     ),
     Rewrite(
@@ -105,6 +111,7 @@ REWRITES: tuple[Rewrite, ...] = (
         "order in which memory has the places. Without one before it, convolutions with weights of zero "
         "and one move the values.",
         why_exact="The outputs are the same, or each is one value times one.",
+        module="layers",
         function="write_shuffles",
     ),
     Rewrite(
@@ -118,6 +125,7 @@ REWRITES: tuple[Rewrite, ...] = (
         instead="Of a stride of n, n results in a row become channels of a convolution with the stride 1. "
         "In memory these channels are places already; each of n rows is a convolution by itself.",
         why_exact="Every product is one of the transposed convolution, or has the weight zero.",
+        module="layers",
         function="write_transposed",
     ),
     Rewrite(
@@ -129,6 +137,7 @@ REWRITES: tuple[Rewrite, ...] = (
         instead="The tensor is cut at an earlier layer or at the input, where that copies at most "
         "half as many elements. Layers with padding in between prevent it.",
         why_exact="What is cut contributes to no output.",
+        module="tails",
         function="cut_unread_tails",
     ),
     Rewrite(
@@ -141,6 +150,7 @@ REWRITES: tuple[Rewrite, ...] = (
         "values are in that order already. Not on U85 for more than 384 Ki values, "
         "which its SRAM does not hold, and inputs of more than 16 channels.",
         why_exact="Each result is of the same values.",
+        module="pools",
         function="write_pools_of_rows",
     ),
     Rewrite(
@@ -154,6 +164,7 @@ REWRITES: tuple[Rewrite, ...] = (
         "differences, products and quotients with constants. Not where a reader cannot, or where the "
         "8-bit weights would make more noise: 9 dB beside 8-bit activations, none beside 16-bit ones.",
         why_exact="W (a x + b) + c = (W a) x + (W b + c). Padding would be zeros behind the norm.",
+        module="norms",
         function="fold_norms_forward",
     ),
     Rewrite(
@@ -165,6 +176,7 @@ REWRITES: tuple[Rewrite, ...] = (
         instead="It is a convolution with one weight for each channel. Operations with constants stay on "
         "U85, where they take fewer cycles, and behind layers.",
         why_exact="An evaluated batch norm is a factor and a summand for each channel.",
+        module="norms",
         function="write_norms_as_one",
     ),
     Rewrite(
@@ -178,6 +190,7 @@ REWRITES: tuple[Rewrite, ...] = (
         "are gathered by copies of whole rows, on U85 of each of up to 16 channels of an input.",
         why_exact="Every product is one of the convolution as it was written, or has the weight "
         "zero. The weights of an output are the same numbers, so that their grid is the same.",
+        module="strides",
         function="write_strides",
     ),
     Rewrite(
@@ -191,6 +204,7 @@ REWRITES: tuple[Rewrite, ...] = (
         "over a sequence of one channel on U85, with a stride of 1: there reading weights takes longest.",
         why_exact="Every product is one of the convolution as it was written, or has the weight "
         "zero. The weights of an output are the same numbers, so that their grid is the same.",
+        module="strides",
         function="write_large_kernels",
     ),
 )
