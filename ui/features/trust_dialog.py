@@ -21,13 +21,15 @@ from PySide6.QtWidgets import (
 from ui.shared.forms import make_primary, resize_on_screen
 from ui.shared.labels import Label
 from workbench.project.project_code import Code
-from workbench.project.trust import unread_files
+from workbench.project.trust import Changes, unread_files
 
 _MAX_SHOWN_BYTES = 1 << 20
+# Files of a kind of change that a question names.
+_MAX_NAMED = 4
 
 
-def question_text(code: Code) -> str:
-    """Return what is asked about: why code runs, and the places and the number of its files."""
+def question_text(code: Code, changes: Changes) -> str:
+    """Return what is asked about: why code runs, its places and files, and what changed in them."""
     reasons = list(dict.fromkeys(use.why for use in code.uses))
     count = len(code.files)
     files = f"{count} file{'' if count == 1 else 's'}"
@@ -35,6 +37,8 @@ def question_text(code: Code) -> str:
     runs = runs.replace("Will unpickles ", "Will unpickle ")
     runs = runs if len(reasons) == 1 else _listed("What it does", reasons)
     text = f"{runs}\n{_listed(f'Code ({files})', list(code.places))}"
+    if since := _since_allowed(changes):
+        text = f"{text}\nSince you allowed it: {since}."
     unread = [info.message for info in unread_files(code)]
     return f"{text}\n{_listed('Left out', unread)}" if unread else text
 
@@ -44,6 +48,21 @@ def _listed(title: str, lines: Sequence[str]) -> str:
     if len(lines) == 1:
         return f"{title}: {lines[0]}"
     return "\n".join([f"{title}:", *(f"\u2022 {line}" for line in lines)])
+
+
+def _since_allowed(changes: Changes) -> str:
+    """Return which files changed, were added and removed, in words; "" if none."""
+    words = []
+    for title, paths in (
+        ("changed", changes.changed),
+        ("added", changes.added),
+        ("removed", changes.removed),
+    ):
+        names = [path.name for path in paths[:_MAX_NAMED]]
+        more = [f"{len(paths) - _MAX_NAMED} more"] if len(paths) > _MAX_NAMED else []
+        if paths:
+            words.append(f"{', '.join([*names, *more])} {title}")
+    return "; ".join(words)
 
 
 class CodeDialog(QDialog):
@@ -118,12 +137,20 @@ class TrustDialog(CodeDialog):
 
     Args:
         code: The code that is asked about.
+        changes: What changed since it was allowed: these files are marked, the first is shown.
         allow: Called when the user allows it.
         parent: The window.
     """
 
-    def __init__(self, code: Code, allow: Callable[[], None], parent: QWidget) -> None:
+    def __init__(self, code: Code, changes: Changes, allow: Callable[[], None], parent: QWidget) -> None:
         super().__init__(code, parent)
+        marked = [*changes.changed, *changes.added]
+        for row, path in enumerate(self._paths):
+            if path in marked:
+                word = "changed" if path in changes.changed else "new"
+                self.files.item(row).setText(f"{self._shown(path)}   ({word})")
+        if shown := [path for path in self._paths if path in marked]:
+            self.files.setCurrentRow(self._paths.index(shown[0]))
         kinds = QDialogButtonBox.StandardButton
         self.buttons.setStandardButtons(kinds.Ok | kinds.Cancel)
         self.allow = self.buttons.button(kinds.Ok)

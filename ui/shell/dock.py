@@ -43,7 +43,7 @@ class _Title(QWidget):
         self.setFixedHeight(TITLE_PX)
         self.floating = _tool(self, "Float")
         self.floating.clicked.connect(dock.toggle_floating)
-        self.closing = _tool(self, "Close (reopen from the View menu)")
+        self.closing = _tool(self, "Close (reopen by View, Panels)")
         self.closing.clicked.connect(dock.close)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(8, 0, 4, 0)
@@ -281,7 +281,7 @@ def equip_tabs(home: QMainWindow, docks: Sequence[Dock], theme: Theme, *, are_cl
             button = bar.tabButton(number, QTabBar.ButtonPosition.RightSide)
             dock = by_title.get(bar.tabText(number))
             if button is None and dock is not None:
-                button = _tool(bar, "Close (reopen from the View menu)")
+                button = _tool(bar, "Close (reopen by View, Panels)")
                 # Not higher than the text: a tab of another height would move the panels.
                 button.setFixedSize(_TAB_BUTTON_PX, _TAB_BUTTON_PX)
                 button.clicked.connect(dock.close)

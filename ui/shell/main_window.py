@@ -470,13 +470,8 @@ class MainWindow(QMainWindow):
         self.recents = QMenu("Open &recent", menus["&File"])
         menus["&File"].insertMenu(self.actions_by_id["save"], self.recents)
         self.layouts = menus["&View"].addMenu("Layouts")
-        menus["&View"].addSeparator()
-        menus["&View"].aboutToShow.connect(self._show_toggles)
+        self._add_toggles(menus["&View"].addMenu("&Panels"))
         for number, row_of in enumerate(PANELS, 1):
-            toggle = menus["&View"].addAction(row_of.title)
-            toggle.setCheckable(True)
-            toggle.triggered.connect(partial(self._on_toggled, row_of.id))
-            self._toggles[row_of.id] = toggle
             show = QAction(f"Go to {row_of.title}", self)
             show.setShortcut(QKeySequence(f"Alt+{number}" if number <= 9 else ""))
             show.triggered.connect(partial(self.go_to, row_of.id))
@@ -484,6 +479,17 @@ class MainWindow(QMainWindow):
             self.actions_by_id[f"go_{row_of.id}"] = show
         for action in self.actions_by_id.values():
             action.setEnabled(False)
+
+    def _add_toggles(self, menu: QMenu) -> None:
+        """Add an entry for every panel, those of one workspace together."""
+        menu.aboutToShow.connect(self._show_toggles)
+        for area in dict.fromkeys(row.area for row in PANELS):
+            menu.addSeparator()
+            for row in (row for row in PANELS if row.area == area):
+                toggle = menu.addAction(row.title)
+                toggle.setCheckable(True)
+                toggle.triggered.connect(partial(self._on_toggled, row.id))
+                self._toggles[row.id] = toggle
 
     def _add_undo(self, stack: QUndoStack) -> None:
         menu = self.menus["&Edit"]

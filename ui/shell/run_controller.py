@@ -138,6 +138,7 @@ class RunController(QObject):
             QTimer.singleShot(0, self, self._forget_asked)
         self._asked.append(run)
         asked, code = self._asked, error.code
+        changes = self._trust.changes(code)
 
         def allow() -> None:
             # What was shown is allowed; a file that has changed since is asked for again.
@@ -151,12 +152,14 @@ class RunController(QObject):
 
         self._context.notices.question(
             "This project runs Python code.",
-            f"{question_text(code)}\nAllow it only if you trust its source. The question is asked "
+            f"{question_text(code, changes)}\nAllow it only if you trust its source. The question is asked "
             "again when the code changes.",
             [
                 Action("Allow and run", allow),
                 Action(
-                    "View code\u2026", lambda: TrustDialog(code, allow, self._window).open(), is_default=True
+                    "View code\u2026",
+                    lambda: TrustDialog(code, changes, allow, self._window).open(),
+                    is_default=True,
                 ),
                 Action("Cancel", lambda: None),
             ],

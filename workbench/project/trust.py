@@ -6,7 +6,7 @@ import json
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from workbench.errors import ErrorInfo, Place, TrustRequiredError, failure, write_remedy
@@ -14,12 +14,15 @@ from workbench.files import locked, make_private_folder, read_limited, write_fil
 from workbench.installation import config_folder
 from workbench.operating_system import IS_WINDOWS, is_own
 from workbench.project.opened import OpenProject
-from workbench.project.project_code import Code, read_code
+from workbench.project.project_code import Code, CodeFolder, read_code
 
 _VERSION = 2
 _MAX_BYTES = 16 << 20
 # The most files that a question lists as unreadable, for each folder.
 _MAX_UNREAD = 10
+# Files of a folder whose digests are kept with the permission, and characters of each.
+_MAX_DIGESTS = 500
+_DIGEST_LENGTH = 16
 
 
 def default_store() -> Path:
@@ -29,10 +32,24 @@ def default_store() -> Path:
 
 @dataclass(frozen=True)
 class Grant:
-    """A permission: the digest of what may run, and the project it was given for."""
+    """A permission: the digest of what may run, and the project it was given for.
+
+    ``files`` are the digests of the files of a folder, to tell later which of them changed; none of
+    a folder with many files, or of a permission that was stored without them.
+    """
 
     digest: str
     description: str
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Files that are not as they were when the code was allowed. Each is a path."""
+
+    changed: tuple[Path, ...] = ()
+    added: tuple[Path, ...] = ()
+    removed: tuple[Path, ...] = ()
 
 
 class TrustStore:
@@ -65,7 +82,9 @@ class TrustStore:
             if raw["version"] != _VERSION:
                 return {}
             return {
-                str(entry): Grant(str(given["digest"]), str(given["description"]))
+                str(entry): Grant(
+                    str(given["digest"]), str(given["description"]), dict(given.get("files", {}))
+                )
                 for entry, given in raw["trusted"].items()
             }
         except FileNotFoundError:
@@ -80,13 +99,30 @@ class TrustStore:
             entry in granted and granted[entry].digest == digest for entry, digest in code.places.items()
         )
 
+    def changes(self, code: Code) -> Changes:
+        """Return what became of the files of the code since it was allowed; nothing if it never was."""
+        granted = self.granted()
+        changed, added, removed = [], [], []
+        for folder in code.folders:
+            former = granted[str(folder.path)].files if str(folder.path) in granted else {}
+            present = _short_digests(folder)
+            if former and present:
+                both = former.keys() & present.keys()
+                changed += [folder.path / name for name in sorted(both) if former[name] != present[name]]
+                added += [folder.path / name for name in sorted(present.keys() - former.keys())]
+                removed += [folder.path / name for name in sorted(former.keys() - present.keys())]
+        return Changes(tuple(changed), tuple(added), tuple(removed))
+
     def grant(self, code: Code, description: str) -> None:
         """Store the permission to run exactly this code.
 
         Raises:
             WorkbenchError: the file cannot be written.
         """
-        new = {entry: Grant(digest, description) for entry, digest in code.places.items()}
+        files = {str(folder.path): _short_digests(folder) for folder in code.folders}
+        new = {
+            entry: Grant(digest, description, files.get(entry, {})) for entry, digest in code.places.items()
+        }
         with self._changing() as granted:
             granted.update(new)
 
@@ -125,6 +161,12 @@ class TrustStore:
         state = self._path.lstat()
         is_closed = IS_WINDOWS or not state.st_mode & 0o022
         return stat.S_ISREG(state.st_mode) and is_own(state) and is_closed
+
+
+def _short_digests(folder: CodeFolder) -> dict[str, str]:
+    """Return the digests of a folder's files, shortened; none if there are many."""
+    digests = folder.digests if len(folder.files) <= _MAX_DIGESTS else {}
+    return {name: digest[:_DIGEST_LENGTH] for name, digest in digests.items()}
 
 
 def demand(opened: OpenProject, store: TrustStore) -> Code:

@@ -12,7 +12,7 @@ from workbench.project import project_code
 from workbench.project.model import DataSource, ModelSource
 from workbench.project.opened import OpenProject
 from workbench.project.project_code import SAMPLES, Code, read_code
-from workbench.project.trust import TrustStore, demand, named_code
+from workbench.project.trust import Changes, TrustStore, demand, named_code
 
 
 @pytest.fixture
@@ -45,6 +45,19 @@ def test_that_granted_trust_lasts_until_any_of_the_files_changes(folder, store):
     (folder / "layers.py").write_text("X = 2\n")
     with pytest.raises(TrustRequiredError):
         demand(OpenProject(make_project(), folder), store)
+
+
+def test_that_the_files_that_changed_since_are_named(folder, store):
+    project = OpenProject(make_project(), folder)
+    assert store.changes(read_code(project)) == Changes()
+    store.grant(read_code(project), "net")
+    assert store.changes(read_code(project)) == Changes()
+    (folder / "model.py").write_text("import other\n")
+    (folder / "other.py").write_text("")
+    (folder / "layers.py").unlink()
+    assert store.changes(read_code(project)) == Changes(
+        changed=(folder / "model.py",), added=(folder / "other.py",), removed=(folder / "layers.py",)
+    )
 
 
 def test_that_trust_can_be_revoked(folder, store):
