@@ -16,7 +16,7 @@ from workbench.analysis.gate import limit_words
 from workbench.analysis.silicon import time_of
 from workbench.deploy.fitting import sentence
 from workbench.project.frozen import Frozen
-from workbench.results import OUTSIDE_MODULES, EvaluateResult, LowerResult, VerifyResult
+from workbench.results import OUTSIDE_MODULES, EvaluateResult, ImportResult, LowerResult, VerifyResult
 from workbench.targets import has_stage
 from workbench.targets.ethos_u.efficiency import efficiency_text
 
@@ -81,7 +81,7 @@ def outcome_page(project: Project, load: Load, fit: Fit | None = None) -> tuple[
     evaluated, verified = load(EvaluateResult, "evaluate"), load(VerifyResult, "verify")
     lowered = load(LowerResult, "lower")
     both = answers_of(project, load)
-    listed = [_accurate(project, both.accuracy, evaluated)]
+    listed = [_accurate(project, both.accuracy, evaluated, load(ImportResult, "import_model"))]
     if has_stage(project, "verify"):
         listed.append(_correct(both.gate, verified, project.gate.lsb))
     if has_stage(project, "lower") and (lowered is None or lowered.exported is None):
@@ -90,7 +90,12 @@ def outcome_page(project: Project, load: Load, fit: Fit | None = None) -> tuple[
     return tuple(listed)
 
 
-def _accurate(project: Project, accuracy: AccuracyResult, evaluated: EvaluateResult | None) -> Answer:
+def _accurate(
+    project: Project,
+    accuracy: AccuracyResult,
+    evaluated: EvaluateResult | None,
+    imported: ImportResult | None,
+) -> Answer:
     title = "Accurate"
     if evaluated is None:
         return Answer(id="accurate", title=title, state="open", figure="Not evaluated yet", stage="evaluate")
@@ -102,14 +107,16 @@ def _accurate(project: Project, accuracy: AccuracyResult, evaluated: EvaluateRes
     # Why it is not accurate comes first.
     lines = [limit_words(limit) for limit in accuracy.broken]
     lines += [mark_words(mark) for mark in accuracy.marks]
+    if imported is not None and imported.random_weights:
+        lines.append("The model looks untrained: its weights are random, and its accuracy says nothing.")
     lines += [f"Measured on {accuracy.measured_on}."] if accuracy.data is not None else []
     lines += accuracy.notes
     lines += _most_added(evaluated.tensors)
     figure, bars = _quality(evaluated, accuracy)
     limits = project.accuracy
-    labelled = evaluated.top1_quantized is not None or evaluated.metric_quantized is not None
+    judged = {limit.name for limit in (*accuracy.limits, *accuracy.marks)}
     goal = f"SQNR against float of at least {limits.sqnr:g} dB" if limits.sqnr is not None else ""
-    if labelled:
+    if judged & {"top1_loss", "metric_loss"}:
         goal = f"at most {100 * limits.loss:g} % lost" if limits.loss is not None else ""
     return Answer(
         id="accurate",

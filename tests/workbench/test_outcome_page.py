@@ -47,6 +47,26 @@ def test_that_accuracy_is_shown_beside_the_float_model_and_judged_by_the_goal():
     assert answers(evaluate=labelled(0.995))["accurate"].state == "met"
 
 
+def test_that_the_goal_is_a_limit_that_applies():
+    """Labels judge nothing where the float model gives no class clearly: an untrained network."""
+    value = labelled(0.16, 0.18)
+    unclear = tuple(o.model_copy(update={"decided": 0, "decided_equal": 0}) for o in value.outputs)
+    goals = [
+        answers(evaluate=value.model_copy(update=update))["accurate"].goal
+        for update in ({}, {"outputs": unclear})
+    ]
+    assert ["lost" in goal for goal in goals] == [True, False]
+    assert "SQNR" in goals[1]
+
+
+def test_that_random_weights_are_named_beside_the_accuracy():
+    trained, random = (
+        answers(import_model=result_of("import_model").model_copy(update={"random_weights": is_random}))
+        for is_random in (False, True)
+    )
+    assert len(random["accurate"].lines) == len(trained["accurate"].lines) + 1
+
+
 def test_that_a_low_accuracy_says_what_is_low_before_all_else():
     project = make_project()
     limits = project.accuracy.model_copy(update={"low_sqnr": 90.0})

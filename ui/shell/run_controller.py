@@ -67,8 +67,8 @@ class RunController(QObject):
         self._asked: list[Callable[[], object]] = []
         self.live = LiveMode(context, window)
         self.ahead = LowerAhead(context, self)
-        # The workspace in which all was run, until the outcome is shown; "" without such a run.
-        self._shown_from = ""
+        # Where the user was when all was run, until the outcome is shown; None without such a run.
+        self._shown_from: tuple[object, ...] | None = None
         # The notices of stages that failed.
         self._failures: dict[str, int] = {}
         context.session.stage_changed.connect(self._on_stage_changed)
@@ -108,7 +108,7 @@ class RunController(QObject):
             title = STAGES_BY_ID[stages[-1]].title
             self._context.notices.info(f"All stages up to {title} are up to date.")
             return
-        self._shown_from = self._window.workspaces.current if not stage_id else ""
+        self._shown_from = self._place() if not stage_id else None
         # Errors of the former run are solved, or come again.
         self._context.notices.close_errors()
         self._context.runner.run_until(opened, stages, done)
@@ -187,16 +187,21 @@ class RunController(QObject):
         problem = event.problem(details=self._context.log.last_lines(40))
         self._context.notices.error(WorkbenchError([problem]))
 
+    def _place(self) -> tuple[object, ...]:
+        """Return what changes when the user goes elsewhere: panels in view, selection, edits."""
+        shown = frozenset(name for name, dock in self._window.docks.items() if dock.is_in_front)
+        return shown, self._context.selection.value, self._context.document.undo_stack.index()
+
     def _show_outcome(self, job: Job) -> None:
         """Show the outcome after a run of all stages, unless the user went elsewhere or types."""
-        if not self._shown_from or job.study or not job.over or self.is_unasked(job):
+        if self._shown_from is None or job.study or not job.over or self.is_unasked(job):
             return
         if job.state != "done":
-            self._shown_from = ""
+            self._shown_from = None
         elif all(self.is_unasked(other) for other in self._context.runner.running):
-            if self._window.workspaces.current == self._shown_from and not is_typing():
+            if self._place() == self._shown_from and not is_typing():
                 self._window.reveal("outcome")
-            self._shown_from = ""
+            self._shown_from = None
 
     def _on_job_changed(self, job: Job) -> None:
         self._show_outcome(job)

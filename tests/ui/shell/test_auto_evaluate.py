@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fakes.engine import Play
+from tests.for_each import for_each
 from ui.shell.auto_evaluate import QUIET_MS
 from workbench.errors import ErrorInfo
 from workbench.project import edits
@@ -171,6 +172,24 @@ def test_that_a_run_that_ends_takes_nothing_from_somebody_who_types(opened, engi
     opened.window.pipeline.run.setFocus()
     opened.runs.run_to("")
     qtbot.waitUntil(lambda: opened.window.workspaces.current == "outcome")
+
+
+@for_each(
+    "act",
+    [
+        lambda window: window.window.reveal("sample"),
+        lambda window: window.context.selection.choose_modules(["head"]),
+    ],
+)
+def test_that_a_run_that_ends_takes_nobody_from_what_they_look_at(opened, engines, qtbot, act):
+    opened.window.reveal("ranges")
+    engines.play(Play(hold="verify"))
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage("verify").state == "running")
+    opened.window.pipeline.run.setFocus()
+    act(opened)
+    finish(opened, engines, qtbot)
+    assert opened.window.workspaces.current == "accuracy"
 
 
 def finish(window, engines, qtbot):
