@@ -12,13 +12,15 @@ from ui.shared.empty_states import StudyNote
 from ui.shared.explanations import quality_origin
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
-from ui.shared.number_format import count, decibel, percent
+from ui.shared.number_format import count, decibel, minus, percent
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
 from ui.shared.wrapping_row import FlowRow
 from ui.state.assigner import preset_ids
 from ui.state.selection import Selected
+from workbench.analysis.error_sources import largest_sources
+from workbench.results import EvaluateResult, load_result
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult, Unit, UnitSensitivity, give
 from workbench.text import plural
 
@@ -82,12 +84,13 @@ class SensitivityPanel(Panel):
         self.bars.set_theme(theme)
 
     def render_selection(self, selected: Selected) -> None:
-        indices = [
-            i
-            for i, u in enumerate(self._shown)
-            if selected.modules & set(u.unit.matches) or u is self._chosen
-        ]
-        self.bars.choose(indices)
+        chosen = selected.modules | selected.nodes
+        marked = [unit for unit in self._shown if chosen & set(unit.unit.matches)]
+        # What is marked and what the side is about must not be two things.
+        if marked and self._chosen not in marked:
+            self._chosen = marked[0]
+            self._show_unit()
+        self.bars.choose([row for row, unit in enumerate(self._shown) if unit in (*marked, self._chosen)])
 
     def _make_head(self) -> None:
         self.measure = QPushButton("Measure", self)
@@ -167,8 +170,18 @@ class SensitivityPanel(Panel):
         return (
             f"Whole model {decibel(result.quantized.sqnr_db)} over {every}"
             f"{plural(result.samples, 'sample')} of {result.data}, "
-            f"{quality_origin(self.context.document.project)}.{none}{more}"
+            f"{quality_origin(self.context.document.project)}.{none}{self._beside_added(result)}{more}"
         )
+
+    def _beside_added(self, result: SensitivityResult) -> str:
+        """Return what the output gains by the module that adds the largest error, if others gain more."""
+        folder = self.context.result("evaluate")
+        sources = largest_sources(load_result(EvaluateResult, folder).tensors) if folder is not None else []
+        gains = {match: result.gain_db(unit) for unit in result.units for match in unit.unit.matches}
+        gain = gains.get(sources[0].module) if sources else None
+        if gain is None or gain >= max(known for known in gains.values() if known is not None):
+            return ""
+        return f" {sources[0].module} adds the largest error; the output gains {decibel(gain)} without it."
 
     def _show_bars(self, result: SensitivityResult) -> None:
         gains = self.view.currentIndex() == 0
@@ -198,7 +211,7 @@ class SensitivityPanel(Panel):
         ]
         if unit.per_tensor is not None:
             change, points = result.per_tensor_db(unit), result.per_tensor_points(unit)
-            top1 = "" if points is None else f", top-1 {points:+.1f} points"
+            top1 = "" if points is None else minus(f", top-1 {points:+.1f} points")
             lines.append(f"one scale for each of its weights: {decibel(change)}{top1}")
         if result.labelled and result.samples:
             share = result.samples

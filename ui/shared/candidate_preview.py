@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, Signal
 
-from ui.shared.number_format import accuracy_text, count, size
+from ui.shared.number_format import accuracy_text, count, minus, size
 from ui.state.document import Document
 from ui.state.jobs import Purpose
 from ui.state.run_history import RunHistory
@@ -139,8 +139,8 @@ class CandidatePreview(QObject):
 def _figure(name: str, before: float | None, after: float | None) -> list[str]:
     if before is None or after is None:
         return []
-    return [f"{name}: {before:.2f} \u2192 {after:.2f} dB ({after - before:+.2f} dB)"]
+    return [minus(f"{name}: {before:.2f} \u2192 {after:.2f} dB ({after - before:+.2f} dB)")]
 
 
 def _share(before: int, after: int) -> str:
-    return f"{count(after)} ({100 * (after - before) / before:+.1f} %)" if before else count(after)
+    return minus(f"{count(after)} ({100 * (after - before) / before:+.1f} %)") if before else count(after)

@@ -287,12 +287,16 @@ class StudyNote(QWidget):
 
         Args:
             alone: Whether there is nothing below it.
-            start: The button that starts the study, which is offered below the text as well.
+            start: The button that starts the study, which is offered below the text instead.
         """
+        if self._start is not None:
+            self._start.show()
         self._start = start
-        self.button.setVisible(alone and start is not None and start.isEnabled())
+        is_offered = alone and start is not None and start.isEnabled()
+        self.button.setVisible(is_offered)
         if start is not None:
             self.button.setText(start.text())
+            start.setVisible(not is_offered)
         for end in (0, self._column.count() - 1):
             self._column.setStretch(end, int(alone))
         flags = Qt.AlignmentFlag

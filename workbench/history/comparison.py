@@ -99,6 +99,12 @@ class Difference:
         }
 
 
+def is_same_model(a: Run, b: Run) -> bool:
+    """Return whether two runs have one model: its code, weights and example inputs."""
+    first, second = (run.digests.get("import_model", "") for run in (a, b))
+    return not first or not second or first == second
+
+
 def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
     """Return the differences of two runs; layers by change of SQNR, largest first.
 
@@ -108,7 +114,7 @@ def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
         least_db: Layers with a smaller change are omitted [dB].
     """
     return Difference(
-        rules=tuple(changes(facts_of_rules(a), facts_of_rules(b))),
+        rules=(*_model(a, b), *changes(facts_of_rules(a), facts_of_rules(b))),
         figures=tuple(changes(_figures(a), _figures(b))),
         layers=tuple(_layers(a, b, least_db)),
         versions=tuple(changes(a.versions, b.versions)),
@@ -179,7 +185,7 @@ def _figures(run: Run) -> dict[str, str]:
     quality, cost = run.quality, run.cost
     facts = {
         "target": run.target.id,
-        "SQNR": _number(quality.sqnr_db, " dB"),
+        "SQNR": "" if quality.sqnr_db is None else f"{quality.sqnr_db:.2f} dB",
         "cosine": _number(quality.cosine),
         "top-1": _percent(quality.top1),
     }
@@ -220,6 +226,10 @@ def changes(a: Mapping[str, str], b: Mapping[str, str]) -> list[Change]:
     return [
         Change(name, a.get(name, ""), b.get(name, "")) for name in names if a.get(name, "") != b.get(name, "")
     ]
+
+
+def _model(a: Run, b: Run) -> list[Change]:
+    return [] if is_same_model(a, b) else [Change("model", "", "its code or weights changed")]
 
 
 def _layers(a: Run, b: Run, least_db: float) -> list[Change]:
@@ -288,7 +298,8 @@ def change_text(before: str, after: str) -> str:
     if old is None or new is None or old == new:
         return ""
     unit = after.partition(" ")[2].partition(",")[0]
-    change = f"{new - old:+,.6g} {unit}".strip().replace("-", "\u2212")
+    digits = max(min(6, len(text.partition(" ")[0].partition(".")[2])) for text in (before, after))
+    change = f"{new - old:+,.{digits}f} {unit}".strip().replace("-", "\u2212")
     is_relative = old > 0 and not before.endswith(("%", "dB"))
     share = f" ({100 * (new - old) / old:+.1f} %)".replace("-", "\u2212") if is_relative else ""
     return f"{change}{share}"
@@ -316,6 +327,8 @@ def run_title(run: Run, base: Run | None = None) -> str:
         parts.append(f"{sign}{value} {change.what}")
     if run.target.id != base.target.id:
         parts.append(run.target.id)
+    if not is_same_model(base, run):
+        parts.insert(0, "other model")
     if not parts:
         return f"Run {run.number}"
     more = f", {len(parts) - 2} more" if len(parts) > 2 else ""

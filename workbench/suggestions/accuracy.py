@@ -125,7 +125,7 @@ def clipped_outliers(
                 evidence=f"Its largest value is {_peak(row):.0f} times its RMS, so that most "
                 "values share few steps.",
                 expected=f"{gain:+.1f} dB SQNR of this tensor alone, predicted from its "
-                f"histogram; {then.clipped:.3%} of its values are clipped.",
+                f"histogram; {100 * then.clipped:.3f} % of its values are clipped.",
                 gain=ExpectedGain(sqnr_db=gain, of_tensors=len(rows)),
                 edit=partial(edits.choose_method, scope="tensor", match=row.node, method="mse"),
             )

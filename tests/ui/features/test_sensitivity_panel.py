@@ -5,6 +5,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
 from tests.fakes import studies
+from tests.fakes.engine import leave_results
+from tests.fakes.results import result_of
+from tests.ui.shell.test_window import run_to
 from ui.features.sensitivity_panel import unit_title
 from workbench.protocol import RunStudy
 from workbench.studies.sensitivity import SensitivityResult
@@ -74,6 +77,24 @@ def test_that_modules_are_ordered_with_more_samples_tried_and_marked_after_an_ed
     qtbot.waitUntil(lambda: "Outdated" in measured.note.text())
 
 
+def test_that_a_module_chosen_elsewhere_is_what_the_panel_tells_of(measured, opened, qtbot):
+    opened.context.selection.choose_modules(["stem.conv"])
+    qtbot.waitUntil(lambda: measured.title.text() == "stem.conv")
+    assert measured.attempt.isEnabled()
+
+
+def test_that_the_module_that_adds_the_largest_error_is_told_from_the_one_that_costs_most(
+    opened, panel, qtbot, monkeypatch
+):
+    """The error that stem.conv adds is the largest; the output gains most by the head."""
+    value = result_of("evaluate")
+    tensors = tuple(tensor.model_copy(update={"added_share": 0.9}) for tensor in value.tensors)
+    leave_results(monkeypatch, evaluate=value.model_copy(update={"tensors": tensors}))
+    run_to(opened, qtbot, "evaluate")
+    measure_all(opened, panel, qtbot)
+    qtbot.waitUntil(lambda: "stem.conv" in panel.note.text())
+
+
 def test_that_nothing_below_moves_when_a_study_ends(opened, panel, qtbot):
     tops = set()
 
@@ -115,13 +136,15 @@ def test_that_a_study_that_waited_for_trust_is_shown_as_running_at_once(opened, 
 def test_that_an_empty_panel_offers_to_measure_below_its_text(opened, engines, panel, qtbot):
     qtbot.waitUntil(panel.note.button.isVisible)
     assert panel.note.button.text() == panel.measure.text() == "Measure"
+    # It is offered once.
+    assert not panel.measure.isVisible()
     # The text and its button are in the middle of the free room.
     head = panel.measure.mapTo(panel, panel.measure.rect().bottomLeft()).y()
     middle = panel.note.label.mapTo(panel, panel.note.label.rect().bottomLeft()).y()
     assert abs(middle - (head + panel.height()) / 2) < 30
     qtbot.mouseClick(panel.note.button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: panel.study.result is not None and not opened.runner.running)
-    assert not panel.note.button.isVisible()
+    assert (panel.note.button.isVisible(), panel.measure.isVisible()) == (False, True)
     assert [c.study for c in engines.commands if isinstance(c, RunStudy)] == ["sensitivity"]
 
 

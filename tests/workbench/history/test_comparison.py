@@ -95,6 +95,20 @@ def test_that_several_runs_are_compared_with_the_first_and_named_by_what_changed
     assert [row.kind for row in compared([first, wide])] == ["Figure", "Rule"]
 
 
+def test_that_runs_of_another_model_are_told_apart():
+    first, same, other = (run(n, digests={"import_model": key}) for n, key in ((1, "a"), (2, "a"), (3, "b")))
+    assert [run_title(r, first) for r in (same, other)] == ["Run 2", "Run 3 (other model)"]
+    assert [row.what for row in compared([first, other])] == ["model"]
+    assert compared([first, same]) == []
+
+
+def test_that_decibels_have_as_many_digits_as_they_changed_by():
+    decibels = [QUALITY.model_copy(update={"sqnr_db": value}) for value in (43.865, 40.8649)]
+    (row,) = compared([run(number, quality=quality) for number, quality in enumerate(decibels, 1)])
+    assert row.values == ("43.87 dB", "40.86 dB")
+    assert row.change == "\u22123.01 dB"
+
+
 def test_that_cycles_of_two_releases_of_vela_have_no_change():
     other = run(2, cost=COST.model_copy(update={"cycles": 900, "sram_bytes": 1, "vela_version": "5.2.0"}))
     rows = {row.what: row for row in compared([run(1), other])}
@@ -184,7 +198,7 @@ def test_that_every_figure_that_differs_is_told():
     gate = GateResult(verdict="right", reason="", limits=())
     after = run(2, quality, cost, simulated=simulated, gate=gate)
     assert figures(run(), after) == {
-        "SQNR": ("30 dB", "31.5 dB"), "cosine": ("0.99", "0.999"), "top-1": ("", "98.77 %"),
+        "SQNR": ("30.00 dB", "31.50 dB"), "cosine": ("0.99", "0.999"), "top-1": ("", "98.77 %"),
         "perplexity": ("", "3.84"), "KL divergence": ("", "0.0125 nats"), "mAP": ("", "0.25"),
         "cycles": ("1,000", "1,234,567"), "SRAM": ("2,048 B", "4,096 B"),
         "operators on the CPU": ("1", "2"), "verdict": ("", "right"),

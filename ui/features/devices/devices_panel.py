@@ -212,6 +212,7 @@ class DevicesPanel(Panel):
 
     def _make_head(self) -> None:
         self.start = QPushButton("Estimate", self)
+        self.start.setProperty("primary", True)
         self.start.clicked.connect(self._on_start)
         self.devices = _choices(self, "Devices", (_ALL, _FAMILY, _PRESENT))
         self.modes = _choices(self, "Memory modes", ("All memory modes", "This memory mode"))
@@ -219,10 +220,9 @@ class DevicesPanel(Panel):
             self, "System configurations", ("Default system configuration", "All system configurations")
         )
         self.limits = QLineEdit(self)
-        self.limits.setPlaceholderText("SRAM limits [KiB], e.g. 256 512")
+        self.limits.setPlaceholderText("SRAM [KiB], e.g. 256 512")
         self.limits.setAccessibleName("SRAM limits in KiB")
         self.take = QPushButton("Use this target", self)
-        self.take.setProperty("primary", True)
         self.take.clicked.connect(self._on_take)
         self.note = StudyNote(NOTHING, self)
         self.note.place_asked.connect(self.context.notices.place_asked)

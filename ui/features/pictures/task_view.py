@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, 
 
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
-from ui.shared.number_format import DASH, count, percent
+from ui.shared.number_format import DASH, count, minus, percent
 from ui.shared.pixels import image_of
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
@@ -39,7 +39,7 @@ def _percentage_loss(row: TaskFigure) -> float | None:
 
 def _points(row: TaskFigure) -> str:
     lost = _percentage_loss(row)
-    return DASH if lost is None else f"{100 * lost:.2f}".replace("-", "\u2212")
+    return DASH if lost is None else minus(f"{100 * lost:.2f}")
 
 
 FIGURE_COLUMNS: tuple[Column[TaskFigure], ...] = (

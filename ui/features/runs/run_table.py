@@ -13,10 +13,16 @@ from workbench.history.runs import Cost, Run
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run, and whether it is on the Pareto front."""
+    """A run, whether it is on the Pareto front, and whether its model is not the last run's."""
 
     run: Run
     is_best: bool = False
+    is_other: bool = False
+
+    @property
+    def rules(self) -> str:
+        """What decides its precision, after a word on another model."""
+        return f"other model: {rules_line(self.run)}" if self.is_other else rules_line(self.run)
 
 
 def _cost(read: Callable[[Cost], float], text: Callable[[float], str]) -> Callable[[RunRow], str]:
@@ -85,7 +91,7 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         None,
         "Pareto-optimal in accuracy, cycles and SRAM, among the runs with the fewest CPU operators",
     ),
-    Column("Rules", lambda r: rules_line(r.run), gives_way=True),
+    Column("Rules", lambda r: r.rules, gives_way=True),
     Column(
         "Accuracy",
         lambda r: accuracy_text(r.run),
@@ -159,6 +165,9 @@ def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]
     def value(index: int) -> Callable[[ComparedRow], str]:
         return lambda row: row.values[index] or DASH
 
+    def number(index: int) -> Callable[[ComparedRow], float | None]:
+        return lambda row: leading_number(row.values[index])
+
     return (
         Column("Kind", lambda row: row.kind, gives_way=True),
         Column("What", lambda row: row.what),
@@ -168,7 +177,7 @@ def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]
             lambda row: leading_number(row.change),
             "Of the last run from the first",
         ),
-        *(Column(title, value(index), None, title) for index, title in enumerate(titles)),
+        *(Column(title, value(index), number(index), title) for index, title in enumerate(titles)),
     )
 
 

@@ -29,6 +29,7 @@ from workbench.history.comparison import (
     compared,
     estimate_warning,
     front_of,
+    is_same_model,
     newest_accuracy,
     point_of,
     rules_line,
@@ -147,7 +148,9 @@ class RunsPanel(Panel):
             chosen = {run.number for run in self._chosen()}
             self._runs = runs
             best = front_of(runs)
-            self.model.set_rows(RunRow(run, run.number in best) for run in runs)
+            self.model.set_rows(
+                RunRow(run, run.number in best, not is_same_model(run, runs[-1])) for run in runs
+            )
             for column in range(len(RUN_COLUMNS)):
                 # Columns without a figure, e.g. a measured one, are hidden.
                 texts = self.model.texts(column, range(self.model.rowCount()))
