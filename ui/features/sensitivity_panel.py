@@ -41,6 +41,8 @@ class SensitivityPanel(Panel):
         context = self.context
         self._shown: list[UnitSensitivity] = []
         self._chosen: UnitSensitivity | None = None
+        # The unit that was previewed last; "" for none.
+        self._tried = ""
         self.study = StudyController(
             "sensitivity", SensitivityResult, context.document, context.runner, context.session.cache, self
         )
@@ -232,10 +234,12 @@ class SensitivityPanel(Panel):
     def _show_preview(self) -> None:
         unit = self._chosen
         self.attempt.setEnabled(unit is not None and not self.preview.is_running)
-        self.outcome.setText(self.preview.sentence())
-        candidate = self.preview.candidate
+        # A preview is of one module: its figures are not those of another that was chosen since.
+        is_own = unit is not None and unit.unit.name == self._tried
+        self.outcome.setText(self.preview.sentence() if is_own else "")
+        candidate = self.preview.candidate if is_own else None
         self.make_rule.setText(candidate.label if candidate else "Add rule")
-        fits = self.preview.fits and not self.preview.is_running
+        fits = is_own and self.preview.fits and not self.preview.is_running
         self.make_rule.setEnabled(fits)
         self.make_rule.setToolTip("" if fits else "Preview a precision first")
 
@@ -258,6 +262,7 @@ class SensitivityPanel(Panel):
     def _on_preview(self) -> None:
         project, unit, config = (self.context.document.project, self._chosen, self.config.currentText())
         if project is not None and unit is not None:
+            self._tried = unit.unit.name
             self.preview.begin(f"Set {unit.unit.name} to {config}", give(project, unit.unit, config))
 
 

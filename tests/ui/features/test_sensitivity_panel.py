@@ -65,6 +65,11 @@ def test_that_modules_are_ordered_with_more_samples_tried_and_marked_after_an_ed
     assert "34.50 dB" in measured.outcome.text()
     assert opened.document.project == before
     qtbot.waitUntil(measured.make_rule.isEnabled)
+    # Another module has not these figures.
+    measured._on_bar_chosen(1)
+    assert (measured.outcome.text(), measured.make_rule.isEnabled()) == ("", False)
+    measured._on_bar_chosen(0)
+    assert "34.50 dB" in measured.outcome.text()
     measured.make_rule.click()
     assert opened.document.project.rules[-1].match == "head"
     assert opened.document.undo_stack.undoText() == "Set head to a16w8"
