@@ -11,6 +11,7 @@ from workbench.errors import WorkbenchError
 from workbench.history.runs import Run
 from workbench.project.model import name_of
 from workbench.results import OUTSIDE_MODULES, LowerResult, load_result
+from workbench.targets import target_of
 
 if TYPE_CHECKING:
     from workbench.history.runs import Run
@@ -145,7 +146,24 @@ def rules_line(run: Run) -> str:
     fixed = len(run.ranges)
     taken += [f"{fixed} fixed range{'s' if fixed != 1 else ''}"] if fixed else []
     sizes = [size_line(entry) for entry in run.compressions]
-    return ", ".join([*general, *rest, *run.improvers, *sizes, *trained, *taken])
+    options = [f"{title}: {value}" for title, value in target_options(run).items()]
+    return ", ".join([*general, *rest, *run.improvers, *sizes, *trained, *taken, *options])
+
+
+def target_options(run: Run) -> dict[str, str]:
+    """Return the options of a run's target that are not its defaults: values by title."""
+    try:
+        target = target_of(run.target.id)
+    except WorkbenchError:
+        return {}
+    complete = target.complete(run.target)
+    changed = {}
+    for option in target.options(complete):
+        value = complete.options.get(option.name, option.default)
+        if value not in (option.default, None, ""):
+            switch = "on" if value else "off"
+            changed[option.title] = switch if isinstance(value, bool) else str(value)
+    return changed
 
 
 def size_line(entry: Compression) -> str:
@@ -177,6 +195,7 @@ def facts_of_rules(run: Run) -> dict[str, str]:
         for index, factors in enumerate(run.output_factors)
         if factors
     }
+    facts |= target_options(run)
     facts |= {f"range of {m.scope_text}": METHOD_TITLES[m.method] for m in run.range_methods}
     return facts | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
 
@@ -324,7 +343,7 @@ def run_title(run: Run, base: Run | None = None) -> str:
     parts = []
     for change in changes(facts_of_rules(base), facts_of_rules(run)):
         sign, value = ("+", change.after) if change.after else ("\u2212", change.before)
-        parts.append(f"{sign}{value} {change.what}")
+        parts.append(f"{sign}{change.what}" if value == "on" else f"{sign}{value} {change.what}")
     if run.target.id != base.target.id:
         parts.append(run.target.id)
     if not is_same_model(base, run):

@@ -95,6 +95,17 @@ def test_that_several_runs_are_compared_with_the_first_and_named_by_what_changed
     assert [row.kind for row in compared([first, wide])] == ["Figure", "Rule"]
 
 
+def test_that_options_of_the_target_are_told_like_rules():
+    target = make_project().target
+    integers = target.model_copy(update={"options": {**target.options, "integer_io": True}})
+    first, second = run(1), run(2, target=integers)
+    (row,) = compared([first, second])
+    assert row.kind == "Rule"
+    assert row.values == ("", "on")
+    assert rules_line(second) == f"{rules_line(first)}, {row.what}: on"
+    assert run_title(second, first) == f"Run 2 (+{row.what})"
+
+
 def test_that_runs_of_another_model_are_told_apart():
     first, same, other = (run(n, digests={"import_model": key}) for n, key in ((1, "a"), (2, "a"), (3, "b")))
     assert [run_title(r, first) for r in (same, other)] == ["Run 2", "Run 3 (other model)"]
