@@ -17,7 +17,7 @@ from workbench.analysis.silicon import time_of
 from workbench.deploy.fitting import sentence
 from workbench.project.frozen import Frozen
 from workbench.results import OUTSIDE_MODULES, EvaluateResult, ImportResult, LowerResult, VerifyResult
-from workbench.targets import has_stage
+from workbench.targets import has_stage, target_of
 from workbench.targets.ethos_u.efficiency import efficiency_text
 
 if TYPE_CHECKING:
@@ -111,6 +111,8 @@ def _accurate(
         lines.append("The model looks untrained: its weights are random, and its accuracy says nothing.")
     lines += [f"Measured on {accuracy.measured_on}."] if accuracy.data is not None else []
     lines += accuracy.notes
+    if target_of(project.target.id).id == "ibm-nnpa":
+        lines.append("What is not quantized is computed in float32 here; NNPA computes it in dlfloat16.")
     lines += _most_added(evaluated.tensors)
     figure, bars = _quality(evaluated, accuracy)
     limits = project.accuracy

@@ -59,6 +59,12 @@ def test_that_the_goal_is_a_limit_that_applies():
     assert "SQNR" in goals[1]
 
 
+def test_that_figures_for_nnpa_say_that_they_have_no_dlfloat16():
+    nnpa = answers(edits.set_target(make_project(), TargetChoice(id="nnpa")))["accurate"]
+    assert ["dlfloat16" in line for line in nnpa.lines].count(True) == 1
+    assert not any("dlfloat16" in line for line in answers()["accurate"].lines)
+
+
 def test_that_random_weights_are_named_beside_the_accuracy():
     trained, random = (
         answers(import_model=result_of("import_model").model_copy(update={"random_weights": is_random}))

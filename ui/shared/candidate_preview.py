@@ -104,7 +104,7 @@ class CandidatePreview(QObject):
             texts = accuracy_text(before), accuracy_text(after)
             lines.insert(0, f"{after.accuracy_name}: {texts[0]} \u2192 {texts[1]}")
         if before.cost is None or after.cost is None:
-            lines.append("Compiling\u2026" if self.is_running else "Cost unknown.")
+            lines.append("Compiling\u2026" if self.is_running and self.fits else "Cost unknown.")
         else:
             a, b = before.cost, after.cost
             lines.append(f"cycles: {count(a.cycles)} \u2192 {_share(a.cycles, b.cycles)}")

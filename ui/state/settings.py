@@ -28,7 +28,7 @@ LAST = "last"
 _GIB = 1 << 30
 _KEY_LETTERS = 16
 _MAX_BYTES = 4 << 20
-_LAYOUTS = "layouts/"
+_LAYOUTS, _RECENTS = "layouts/", "recents"
 
 # Object names of docks in layouts saved before their panels were renamed.
 _RENAMED_DOCKS = {
@@ -153,8 +153,10 @@ class Settings:
 
     @property
     def recents(self) -> list[Path]:
-        """Recently opened projects, newest first."""
-        names = self._text("recents", "").split("\n")
+        """Recently opened projects, newest first, with those of other windows."""
+        if not is_open_to_others(self.folder):
+            self._known |= {name: text for name, text in _texts(self._file).items() if name == _RECENTS}
+        names = self._text(_RECENTS, "").split("\n")
         return [Path(name) for name in names if name]
 
     def remember_recent(self, path: Path) -> None:
@@ -215,7 +217,7 @@ class Settings:
             write_file(self._file, text.encode(), mode=0o600)
 
     def _write_recents(self, paths: list[Path]) -> None:
-        self._put({"recents": "\n".join(str(p) for p in paths)})
+        self._put({_RECENTS: "\n".join(str(p) for p in paths)})
 
     def _text(self, key: str, default: str) -> str:
         return self._known.get(key, default)

@@ -123,7 +123,7 @@ STUDIES: tuple[Study, ...] = (
         "Training",
         "export",
         ("rules", "target.quantizer", "calibration", "training"),
-        1,
+        2,
         "workbench.engine.studies.training:run",
     ),
     Study(

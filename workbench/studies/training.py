@@ -147,7 +147,10 @@ def keep_weights(training: TrainingResult, study: Path, folder: Path) -> str:
         )
     try:
         weights = read_limited(study / Path(training.weights).name, MAX_PROGRAM_BYTES)
-        write_file(folder / Path(training.file_name).name, weights)
+        file = folder / Path(training.file_name).name
+        # A run may be reading it: a file that is the same stays as it is.
+        if not file.is_file() or read_limited(file, MAX_PROGRAM_BYTES) != weights:
+            write_file(file, weights)
     except OSError as error:
         raise failure(
             f"The trained weights could not be written: {error.strerror or error}.",

@@ -96,12 +96,41 @@ def test_that_a_linear_with_a_batch_norm_is_trained_as_the_device_will_have_it(e
     assert engine.result(better, "verify").max_lsb <= 1
 
 
+def heavy_tailed(shape, count):
+    """Return samples with outliers, for which extremes are a bad range."""
+    torch.manual_seed(3)
+    return [torch.randn(shape) ** 3 for _ in range(count)]
+
+
+def test_that_training_rounds_as_calibration_does():
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    from workbench.engine.ethos_u.quantization import quantizer
+
+    made, inputs = networks.careful()
+    samples = heavy_tailed(inputs[0].shape, 12)
+    module = torch.export.export(made, inputs).module(check_guards=False)
+    prepared = prepare_pt2e(module, quantizer(OpenProject(project("careful"), Path())))
+    qat_model = qat_model_of("careful", inputs)
+    with torch.no_grad():
+        for sample in samples:
+            prepared(sample)
+        qat_model.see((sample,) for sample in samples)
+        qat_model.switch(normalizes=False)
+        converted = convert_pt2e(prepared)
+        errors = [
+            sum((program(sample) - made(sample)).square().sum() for sample in samples)
+            for program in (qat_model.module, converted)
+        ]
+    assert errors[0] < 1.3 * errors[1]
+
+
 @pytest.mark.slow
 def test_that_batch_norms_learn_only_while_they_may():
     made, inputs = networks.careful()
     qat_model = qat_model_of("careful", inputs)
     for learns in (False, True):
-        qat_model.switch(observes=True, normalizes=learns)
+        qat_model.switch(normalizes=learns)
         qat_model.module(*inputs)
         unchanged = torch.equal(qat_model.weights()["bn.running_mean"], made.bn.running_mean)
         assert unchanged != learns

@@ -53,6 +53,13 @@ def test_that_odd_numbers_in_the_settings_are_the_defaults(tmp_path, number):
     assert Settings(tmp_path).cache_limit_bytes == DEFAULT_LIMIT_BYTES
 
 
+def test_that_windows_beside_each_other_share_the_recent_projects(tmp_path):
+    first, second = Settings(tmp_path), Settings(tmp_path)
+    for settings, name in ((first, "a"), (second, "b"), (first, "c")):
+        settings.remember_recent(tmp_path / name)
+    assert [path.name for path in second.recents] == ["c", "b", "a"]
+
+
 def test_that_recent_projects_and_folders_with_names_that_are_too_long_are_not_there(tmp_path):
     settings = Settings(tmp_path)
     settings.remember_folder("open", tmp_path / ("x" * 300))

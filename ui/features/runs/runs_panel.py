@@ -108,7 +108,8 @@ class RunsPanel(Panel):
             split.addWidget(part)
             split.setCollapsible(split.count() - 1, False)
         split.setSizes([*_SIZES])
-        self.pages = Tabs(self)
+        self.pages = pages = Tabs(self)
+        self.context.document.opened.connect(lambda: pages.setCurrentIndex(0))
         self.pages.add_pages(
             ("Runs", split), ("Comparison", _stack(self, self.change_note, self.change_table))
         )

@@ -21,7 +21,11 @@ from workbench.engine.ethos_u.corrections.quantizer import CorrectingQuantizer
 from workbench.engine.ethos_u.refusals import complex_refused, modules_by_operator, preparing_failed
 from workbench.engine.ethos_u.trained_norms import prepare_norms
 from workbench.engine.fx import programs
-from workbench.engine.quantization.executorch_configs import arm_config, factory_config
+from workbench.engine.quantization.executorch_configs import (
+    arm_config,
+    factory_config,
+    with_fake_quantization,
+)
 from workbench.engine.quantization.plugins import Plugins
 from workbench.engine.toolchain_patches.gate import require
 from workbench.engine.training.model import QatModel
@@ -90,6 +94,20 @@ class ReportingQuantizer(CorrectingQuantizer):
         return annotated
 
 
+class TrainingQuantizer(ReportingQuantizer):
+    """Fake-quantizes what is observed for calibration, with the same ranges."""
+
+    def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """Annotate as for calibration, then fake-quantize."""
+        annotated = super().annotate(model)
+        for node in annotated.graph.nodes:
+            if (annotation := node.meta.get("quantization_annotation")) is not None:
+                inputs = annotation.input_qspec_map.items()
+                annotation.input_qspec_map = {source: with_fake_quantization(spec) for source, spec in inputs}
+                annotation.output_qspec = with_fake_quantization(annotation.output_qspec)
+        return annotated
+
+
 def quantizer(opened: OpenProject) -> EthosUQuantizer:
     """Return a quantizer with the project's rules applied in order.
 
@@ -128,7 +146,8 @@ def _quantizer_of(opened: OpenProject, *, is_qat: bool, is_rewriting: bool = Tru
     project = opened.project
     for patch in ("decomposition-tracking", "folded-weights"):
         require(patch)
-    quantizer, plugins = ReportingQuantizer(compile_spec(project.target)), Plugins(opened.folder)
+    made = TrainingQuantizer if is_qat else ReportingQuantizer
+    quantizer, plugins = made(compile_spec(project.target)), Plugins(opened.folder)
     quantizer.corrections, quantizer.states = correction_functions(project.target.options, "quantizer")
     if is_rewriting:
         quantizer.rewrites = rewrite_functions(project.target.options)

@@ -12,12 +12,20 @@ from executorch.backends.arm.quantizer import (
     get_uint8_io_quantization_config,
 )
 from executorch.backends.arm.quantizer.arm_quantizer import get_symmetric_a8w4_quantization_config
-from torchao.quantization.pt2e import FakeQuantize, MinMaxObserver, MovingAverageMinMaxObserver
+from torchao.quantization.pt2e import (
+    FakeQuantizeBase,
+    FusedMovingAvgObsFakeQuantize,
+    MinMaxObserver,
+    MovingAverageMinMaxObserver,
+    ObserverBase,
+)
 
 from workbench.engine.fx.observers import FixedRangeObserver, PercentileObserver
 from workbench.project.configs import PluginConfig, integers_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from workbench.engine.quantization.plugins import Plugins
     from workbench.project.configs import Activation, AnyConfig, Observer, QuantConfig
 
@@ -29,7 +37,7 @@ def arm_config(assigned: AnyConfig | None, plugins: Plugins, *, is_qat: bool = F
     """Return the Arm backend's config; None leaves the part in float.
 
     Default choices return the factory's own object, so that bytes equal those of the plain API. For
-    training, the observers are the factory's moving averages, except for given ranges.
+    training, weights are fake-quantized and activations observed: see ``with_fake_quantization``.
 
     Raises:
         WorkbenchError: it is a number format, or a plug-in returns another type.
@@ -39,28 +47,46 @@ def arm_config(assigned: AnyConfig | None, plugins: Plugins, *, is_qat: bool = F
     config = integers_of(assigned)
     if config is None:
         return None
-    factory = factory_config(config, is_qat=is_qat)
+    factory = factory_config(config)
     activation = config.activation
-    if is_qat:
-        return replace(factory, **dict.fromkeys(_BORDERS, _training_spec(factory, activation)))
-    if activation.observer.kind == "histogram" and _has_factory_symmetry(activation):
+    is_stock = activation.observer.kind == "histogram" and _has_factory_symmetry(activation)
+    if not is_stock:
+        spec = _with_observer(factory.input_activation, activation, plugins)
+        factory = replace(factory, **dict.fromkeys(_BORDERS, spec))
+    if not is_qat:
         return factory
-    spec = _with_observer(factory.input_activation, activation, plugins)
-    return replace(factory, input_activation=spec, output_activation=spec)
+    return replace(factory_config(config, is_qat=True), **{name: getattr(factory, name) for name in _BORDERS})
 
 
 _BORDERS = ("input_activation", "output_activation")
 
 
-def _training_spec(factory: Any, activation: Activation) -> Any:
-    """Return a spec that fake-quantizes."""
-    spec, observer = factory.input_activation, activation.observer
-    scheme = torch.per_tensor_symmetric if activation.symmetric else torch.per_tensor_affine
-    if observer.kind != "fixed":
-        return spec if scheme is spec.qscheme else replace(spec, qscheme=scheme)
-    fixed = FixedRangeObserver.with_args(minimum=observer.minimum, maximum=observer.maximum)
-    rounding = FakeQuantize.with_args(observer=fixed, eps=_EPS[activation.dtype])
-    return replace(spec, qscheme=scheme, observer_or_fake_quant_ctr=rounding)
+class CalibratedFakeQuantize(FusedMovingAvgObsFakeQuantize):
+    """Fake quantization of an activation with the range that calibration finds for it.
+
+    Args:
+        calibrates_with: Makes the observer of calibration.
+        more: What torchao gives an observer of the activation.
+    """
+
+    def __init__(self, *, calibrates_with: Callable[..., ObserverBase], **more: Any) -> None:
+        super().__init__(observer=MovingAverageMinMaxObserver, **more)
+        self._calibrates_with, self._more = calibrates_with, more
+
+    def observer(self) -> ObserverBase:
+        """Return a new observer, as calibration has it."""
+        made: ObserverBase = self._calibrates_with(**self._more)
+        return made.to(self.scale.device)
+
+
+def with_fake_quantization(spec: Any) -> Any:
+    """Return an annotated spec with fake quantization in place of an observer, else the spec."""
+    maker = getattr(spec, "observer_or_fake_quant_ctr", None)
+    kind = getattr(getattr(maker, "p", None), "func", maker)
+    if maker is None or (isinstance(kind, type) and issubclass(kind, FakeQuantizeBase)):
+        return spec
+    rounding = CalibratedFakeQuantize.with_args(calibrates_with=maker)
+    return replace(spec, observer_or_fake_quant_ctr=rounding)
 
 
 def factory_config(config: QuantConfig, *, is_qat: bool = False) -> Any:

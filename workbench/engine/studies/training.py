@@ -135,8 +135,9 @@ class _Training:
         self._see()
 
     def _see(self) -> None:
+        """Set the ranges of activations by all samples, as calibration does."""
         dataset = self._dataset
-        self._qat_model.see(b.inputs for b in dataset.together(dataset.used, self._options.batch))
+        self._qat_model.see(b.inputs for b in dataset.together(dataset.all, self._options.batch))
 
     def _epoch(self, number: int) -> None:
         options, qat_model = self._options, self._qat_model
@@ -145,12 +146,12 @@ class _Training:
             self._go_back()
         for group in self._optimizer.param_groups:
             group["lr"] = rate
-        qat_model.switch(
-            observes=number <= options.observe,
-            normalizes=number <= options.batch_norm and not self._dataset.one_by_one,
-        )
+        normalizes = number <= options.batch_norm and not self._dataset.one_by_one
+        qat_model.switch(normalizes=normalizes)
         with torch.enable_grad():
             loss = self._train(qat_model.module, self._batches(number), self._optimizer)
+        if number <= options.observe:
+            self._see()
         sqnr = self._sqnr() if math.isfinite(loss) else math.nan
         if not math.isfinite(sqnr):
             raise self._not_a_number(number)
@@ -178,7 +179,7 @@ class _Training:
 
     def _sqnr(self) -> float:
         """Return the SQNR [dB] of the model's outputs against the float model's."""
-        self._qat_model.switch(observes=False, normalizes=False)
+        self._qat_model.switch(normalizes=False)
         sums = Noise()
         with torch.no_grad():
             for batch in self._dataset.together(self._dataset.validation, self._options.batch):

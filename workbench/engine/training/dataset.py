@@ -40,37 +40,37 @@ class Batch:
 class TrainingDataset:
     """The calibration samples with the float model's outputs, in memory, on one device.
 
-    ``validation`` samples are held out for measurement, if there are enough. ``one_by_one`` means that
-    the program does not support batches.
+    Of ``all`` samples, ``used`` ones train and ``validation`` ones are held out for measurement, if
+    there are enough. ``one_by_one`` means that the program does not support batches.
     """
 
     def __init__(self, context: StageContext, teacher: Program, student: Program, device: str) -> None:
         samples = calibration_samples(context)
         self.name = samples.name
-        self._all: list[Batch] = []
+        self.all: list[Batch] = []
         taken = 0
         with torch.no_grad():
             for sample in samples:
                 context.check_cancelled()
                 taken += sum(tensor.nbytes for tensor in sample.inputs)
-                if self._all and taken > AT_MOST_BYTES:
-                    context.log(f"Training uses the first {len(self._all)} samples (limit: 256 MiB).")
+                if self.all and taken > AT_MOST_BYTES:
+                    context.log(f"Training uses the first {len(self.all)} samples (limit: 256 MiB).")
                     break
                 inputs = tuple(tensor.to(device) for tensor in sample.inputs)
                 label = None if sample.label is None else torch.tensor([sample.label])
-                self._all.append(Batch(inputs, tuple(tensors_of(teacher(*inputs))), label))
-        if not self._all:
+                self.all.append(Batch(inputs, tuple(tensors_of(teacher(*inputs))), label))
+        if not self.all:
             raise failure(
                 f"{samples.name} contains no samples.",
                 "Training needs at least one sample.",
                 Place(kind="option", id="calibration.spec"),
                 code="training-data-empty",
             )
-        splits = len(self._all) >= _FEWEST_TO_SPLIT
-        self.validation = self._all[::_VALIDATE_EVERY] if splits else self._all
-        self.used = [b for i, b in enumerate(self._all) if i % _VALIDATE_EVERY or not splits]
+        splits = len(self.all) >= _FEWEST_TO_SPLIT
+        self.validation = self.all[::_VALIDATE_EVERY] if splits else self.all
+        self.used = [b for i, b in enumerate(self.all) if i % _VALIDATE_EVERY or not splits]
         self.held_out = len(self.validation) if splits else 0
-        self.one_by_one = not all(_takes_batches(program, self._all) for program in (teacher, student))
+        self.one_by_one = not all(_takes_batches(program, self.all) for program in (teacher, student))
 
     def batches(self, size: int, seed: int, epoch: int) -> Iterator[Batch]:
         """Yield the training samples in an order determined by seed and epoch."""
