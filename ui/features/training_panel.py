@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.candidate_preview import CandidatePreview
-from ui.shared.chart import Chart, log_ticks, pen, wash
+from ui.shared.chart import Chart, Scatter, log_ticks, pen, wash
 from ui.shared.empty_states import StudyNote
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
@@ -65,8 +65,8 @@ class EpochPlot(Chart):
         self.best = 0
         self._unit = unit
         self._line = pg.PlotCurveItem()
-        self._dots = pg.ScatterPlotItem(size=_DOT_PX, pen=None, pxMode=True)
-        self._best = pg.ScatterPlotItem(size=_BEST_PX, pen=None, pxMode=True)
+        self._dots = Scatter(size=_DOT_PX, pen=None, pxMode=True)
+        self._best = Scatter(size=_BEST_PX, pen=None, pxMode=True)
         self._before = pg.InfiniteLine(angle=0)
         self._before.hide()
         for item in (self._before, self._line, self._dots, self._best):

@@ -50,6 +50,25 @@ def test_that_candidates_are_within_limits_moved_along_and_applied(searched, eng
     assert len(searched.plot.dots) == 3
 
 
+def test_that_the_best_candidate_is_shown_until_the_user_chooses_another(searched, opened):
+    def save(cycles):
+        result = searched.study.result
+        candidates = tuple(
+            c.model_copy(update={"cycles": cycles.get(c.number, c.cycles)}) for c in result.candidates
+        )
+        better = result.model_copy(update={"candidates": candidates})
+        save_study(better, study_folder(opened.session.cache, searched.study.key))
+        searched.refresh()
+
+    assert searched.title.text() == "Candidate 1"
+    # As while a search goes on: a later candidate is better.
+    save({3: 1})
+    assert searched.title.text() == "Candidate 3"
+    searched.plot.dot_chosen.emit(0, False)
+    save({3: 2})
+    assert searched.title.text() == "Candidate 1"
+
+
 def test_that_a_limit_filters_what_was_found_at_once(searched, qtbot):
     assert searched.limits.unit.text() == "%"
     searched.limits.accuracy.setText("99.9")

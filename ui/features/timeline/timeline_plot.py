@@ -13,7 +13,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter
 from PySide6.QtWidgets import QWidget
 
-from ui.shared.chart import Chart, ViewKeys, pen, wash
+from ui.shared.chart import Chart, Scatter, ViewKeys, pen, wash
 from ui.shared.npu_operations import efficiency_lines
 from ui.shared.number_format import percent
 from ui.shared.theme import Theme
@@ -226,7 +226,7 @@ class TimelinePlot(Chart):
         self._nested: dict[str, list[Slice]] = {}
         self._nested_names = {kind: LaneNames(follows=True) for kind in ("layers", "modules")}
         self._lines = pg.PlotCurveItem(connect="pairs")
-        self._stops = pg.ScatterPlotItem(symbol="d", size=_STOP_PX, pxMode=True)
+        self._stops = Scatter(symbol="d", size=_STOP_PX, pxMode=True)
         self._names, self._stop_names = LaneNames(follows=True), LaneNames(follows=False)
         self._drag = pg.LinearRegionItem(movable=False)
         self._drag.hide()
