@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.empty_states import StudyNote
 from ui.shared.forms import SpinBox
-from ui.shared.labels import Label, literal
+from ui.shared.labels import Label, literal, scrolled
 from ui.shared.number_format import count, cpu_line, decibel, percent, size
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
@@ -232,14 +232,14 @@ class SearchPanel(Panel):
         side = QWidget(self)
         self.title = Label(side)
         self.title.setObjectName("Subheading")
-        self.about = _text(side)
+        self.about = Label(side)
         self.apply = QPushButton("Apply these rules", side)
         self.apply.clicked.connect(self._on_apply)
         column = QVBoxLayout(side)
         column.setContentsMargins(10, 4, 0, 0)
-        for widget in (self.title, self.about, self.apply):
+        for widget in (self.title, self.apply):
             column.addWidget(widget)
-        column.addStretch(1)
+        column.addWidget(scrolled(self.about, side), 1)
         split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         for number, part in enumerate((left, side)):
             split.addWidget(part)
@@ -441,11 +441,3 @@ def _accuracy_text(candidate: Candidate) -> str:
     if candidate.accuracy_name.lower() == "top-1":
         return percent(value)
     return decibel(value) if candidate.accuracy_name == "SQNR" else f"{value:.4g}"
-
-
-def _text(parent: QWidget, *, hint: bool = False) -> Label:
-    label = Label(parent)
-    label.setWordWrap(True)
-    if hint:
-        label.setObjectName("Hint")
-    return label

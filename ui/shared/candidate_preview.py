@@ -18,6 +18,7 @@ from workbench.project.model import Project
 from workbench.project.opened import OpenProject
 from workbench.protocol import Event, StageFailed
 from workbench.targets import target_of
+from workbench.text import signed
 
 _STAGES = ["evaluate", "lower"]
 # Fields that are equal in a run and the project it was made from.
@@ -139,8 +140,8 @@ class CandidatePreview(QObject):
 def _figure(name: str, before: float | None, after: float | None) -> list[str]:
     if before is None or after is None:
         return []
-    return [f"{name}: {before:.2f} \u2192 {after:.2f} dB ({after - before:+.2f} dB)"]
+    return [f"{name}: {before:.2f} \u2192 {after:.2f} dB ({signed(after - before, 2)} dB)"]
 
 
 def _share(before: int, after: int) -> str:
-    return f"{count(after)} ({100 * (after - before) / before:+.1f} %)" if before else count(after)
+    return f"{count(after)} ({signed(100 * (after - before) / before, 1)} %)" if before else count(after)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QPainter, QPaintEvent, Qt
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QFrame, QLabel, QScrollArea
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
@@ -40,6 +40,20 @@ class ElidedLabel(Label):
         painter.setPen(colour)
         painter.drawText(self.contentsRect(), self.alignment(), text)
         painter.end()
+
+
+def scrolled(label: Label, parent: QWidget) -> QScrollArea:
+    """Return an area that shows a text from its top and scrolls where it has more lines than room."""
+    label.setWordWrap(True)
+    label.setAlignment(Qt.AlignmentFlag.AlignTop)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    scroll = QScrollArea(parent)
+    scroll.setWidget(label)
+    scroll.setWidgetResizable(True)
+    scroll.setFrameShape(QFrame.Shape.NoFrame)
+    scroll.viewport().setAutoFillBackground(False)
+    label.setAutoFillBackground(False)
+    return scroll
 
 
 def literal(text: str) -> str:

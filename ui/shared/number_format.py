@@ -28,7 +28,7 @@ def figure(value: float | None, digits: int = 4) -> str:
 
 def decibel(value: float | None) -> str:
     """Return a ratio in dB."""
-    return DASH if value is None or not math.isfinite(value) else f"{value:.2f} dB"
+    return DASH if value is None or not math.isfinite(value) else f"{value:.2f} dB".replace("-", "\u2212")
 
 
 def percent(share: float | None, digits: int = 2) -> str:

@@ -45,6 +45,7 @@ from workbench.suggestions import (
     spared_by,
     suggest,
 )
+from workbench.text import signed
 
 # Where a line of code may be broken.
 _JOINTS = re.compile(r"[._(,=]")
@@ -176,7 +177,7 @@ class GainFigures(QWidget):
                 (
                     "Tensor SQNR" if alone else "SQNR",
                     " dB",
-                    "" if gain.sqnr_db is None else f"{gain.sqnr_db:+.1f}",
+                    "" if gain.sqnr_db is None else signed(gain.sqnr_db, 1),
                     f"Signal to quantization noise ratio{alone}",
                 ),
                 ("Bytes", "", _change(gain.bytes), "Bytes of the program file"),
@@ -239,7 +240,7 @@ def _change(saved: int | None) -> str:
     """Return what is saved as a change, e.g. ``-1,200``; "" if unknown."""
     if saved is None:
         return ""
-    return f"{-saved:+,}".replace("-", "\u2212") if saved else "0"
+    return signed(-saved, 0)
 
 
 def _frame(title: str, parent: QWidget) -> tuple[QFrame, QVBoxLayout]:

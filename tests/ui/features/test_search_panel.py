@@ -183,3 +183,12 @@ def test_that_every_field_of_the_search_is_explained(searched):
     form.widths.click()
     form.train.setValue(3)
     assert form.train.text() == "3 epochs"
+
+
+def test_that_a_low_search_panel_cuts_no_line_of_a_candidate(searched, qtbot):
+    searched.about.setText("\n".join(f"line {number}" for number in range(30)))
+    searched._split.setFixedHeight(200)
+    qtbot.waitUntil(lambda: searched._split.height() == 200)
+    qtbot.waitUntil(lambda: searched.about.height() >= searched.about.heightForWidth(searched.about.width()))
+    # What applies it stays above the text.
+    assert searched.apply.geometry().bottom() < 200
