@@ -45,6 +45,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
         "Evaluation",
         (
             ("evaluation.data.spec", "Data"),
+            *_data_rows("evaluation.data"),
             ("evaluation.metric", "Metric"),
             ("evaluation.decode", "Decoder of the outputs"),
             ("evaluation.objects.confidence", "Objects: lowest counted score"),
@@ -54,7 +55,6 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
             ("evaluation.limit", "Evaluated samples"),
             ("evaluation.class_output", "Class output"),
             ("evaluation.hold_out", "Hold out calibration data"),
-            *_data_rows("evaluation.data"),
         ),
     ),
     (

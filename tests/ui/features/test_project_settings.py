@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
-from PySide6.QtWidgets import QDialogButtonBox, QLineEdit
+from PySide6.QtWidgets import QApplication, QDialogButtonBox, QLineEdit
 
 from tests.for_each import for_each
 from ui.features.project.data_preview import summary_of
@@ -179,3 +179,18 @@ def test_that_all_fields_begin_at_the_same_place_and_none_says_the_kind_of_its_v
     kinds = {"a text", "a whole number", "a number"}
     lines = [line for line in dialog.findChildren(QLineEdit) if line.isVisible() and not line.text()]
     assert [line.accessibleName() for line in lines if line.placeholderText() in kinds] == []
+
+
+def test_that_the_text_of_a_data_preview_takes_no_more_lines_than_it_has(ask, tmp_path):
+    np.savez(tmp_path / "some.npz", x=np.zeros((300, 2, 48, 48), np.float32), labels=np.arange(300))
+    dialog = ask()
+    dialog.set_text("evaluation.data.spec", str(tmp_path / "some.npz"))
+    QApplication.processEvents()
+    text = dialog.previews["evaluation.data.spec"].text
+    assert "300 samples" in text.text()
+    assert text.height() < 2 * text.fontMetrics().height()
+
+
+def test_that_labels_follow_their_data(ask):
+    keys = list(ask().fields)
+    assert keys.index("evaluation.data.labels") < keys.index("evaluation.metric")

@@ -292,6 +292,7 @@ class ProjectSettingsDialog(QDialog):
         if key in _PATHS:
             takes = "either" if key in _FOLDERS else "file"
             path = PathField(title, _PATHS[key], parent, kind=takes)  # type: ignore[arg-type]
+            path.start = self._opened.folder
             path.line.setPlaceholderText(_WHEN_EMPTY.get(key, ""))
             path.edited.connect(lambda _text: self._soon.start())
             path.setToolTip(literal(key))
