@@ -169,3 +169,30 @@ def test_that_cycles_are_those_of_modules_and_of_alike_blocks_where_no_few_modul
         | {"embed": 40}
     )
     assert many == {"layers.*.mlp (\u00d724)": "72 %", "layers.*.norm_1 (\u00d724)": "24 %", "embed": "4 %"}
+
+
+def test_that_labels_that_do_not_judge_are_not_shown_as_the_goal():
+    # The float model has no clear class: the verdict follows from the SQNR.
+    value = labelled(0.16, 0.18)
+    undecided = tuple(o.model_copy(update={"decided": 0, "decided_equal": 0}) for o in value.outputs)
+    shown = answers(evaluate=value.model_copy(update={"outputs": undecided}))["accurate"]
+    assert shown.state == "met"
+    assert "SQNR" in shown.figure
+    assert "SQNR" in shown.goal
+    assert any("16.0 %, float 18.0 %" in line for line in shown.lines)
+    judged = answers(evaluate=labelled(0.92))["accurate"]
+    assert "lost" in judged.goal
+
+
+def test_that_random_weights_are_named_beside_the_accuracy():
+    value = result_of("import_model")
+    for random in (False, True):
+        loaded = value.model_copy(update={"random_weights": random})
+        lines = answers(import_model=loaded)["accurate"].lines
+        assert any("random" in line for line in lines) == random
+
+
+def test_that_nnpa_figures_say_that_they_leave_dlfloat16_out():
+    nnpa = make_project().model_copy(update={"target": TargetChoice(id="nnpa")})
+    assert any("dlfloat16" in line for line in answers(nnpa)["accurate"].lines)
+    assert not any("dlfloat16" in line for line in answers()["accurate"].lines)
