@@ -67,8 +67,8 @@ class RunController(QObject):
         self._asked: list[Callable[[], object]] = []
         self.live = LiveMode(context, window)
         self.ahead = LowerAhead(context, self)
-        # The workspace in which all was run, until the outcome is shown; "" without such a run.
-        self._shown_from = ""
+        # What was shown when all was run, until the outcome is shown; None without such a run.
+        self._shown_from: tuple[str, ...] | None = None
         # The notices of stages that failed.
         self._failures: dict[str, int] = {}
         context.session.stage_changed.connect(self._on_stage_changed)
@@ -108,7 +108,7 @@ class RunController(QObject):
             title = STAGES_BY_ID[stages[-1]].title
             self._context.notices.info(f"All stages up to {title} are up to date.")
             return
-        self._shown_from = self._window.workspaces.current if not stage_id else ""
+        self._shown_from = self._shown() if not stage_id else None
         # Errors of the former run are solved, or come again.
         self._context.notices.close_errors()
         self._context.runner.run_until(opened, stages, done)
@@ -186,14 +186,22 @@ class RunController(QObject):
 
     def _show_outcome(self, job: Job) -> None:
         """Show the outcome after a run of all stages, unless the user went elsewhere or types."""
-        if not self._shown_from or job.study or not job.over or self.is_unasked(job):
+        if self._shown_from is None or job.study or not job.over or self.is_unasked(job):
             return
         if job.state != "done":
-            self._shown_from = ""
+            self._shown_from = None
         elif all(self.is_unasked(other) for other in self._context.runner.running):
-            if self._window.workspaces.current == self._shown_from and not is_typing():
+            if self._shown() == self._shown_from and not is_typing():
                 self._window.reveal("outcome")
-            self._shown_from = ""
+            self._shown_from = None
+
+    def _shown(self) -> tuple[str, ...]:
+        """Return the workspace and its panels in front."""
+        spaces = self._window.workspaces
+        home = spaces.homes[spaces.current]
+        docks = self._window.docks.items()
+        fronts = (name for name, dock in docks if dock.parentWidget() is home and dock.is_in_front)
+        return (spaces.current, *fronts)
 
     def _on_job_changed(self, job: Job) -> None:
         self._show_outcome(job)
@@ -202,8 +210,12 @@ class RunController(QObject):
         if job.state == "done":
             show = Action("Show", lambda: self._show_work(job))
             self._context.notices.success(
-                f"{goal(job)} finished.", f"Duration: {duration(job.elapsed_s)}.", [show]
+                f"{_work(job)} finished.", f"Duration: {duration(job.elapsed_s)}.", [show]
             )
+
+
+def _work(job: Job) -> str:
+    return f"Preview: {goal(job)}" if job.purpose == "preview" else goal(job)
 
 
 class DeliverablesController(QObject):

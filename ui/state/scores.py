@@ -81,10 +81,16 @@ class Pin(QObject):
         if number == _NO_PIN:
             return None
         if number is None:
-            first = next((run for run in self._history.runs if run.quality.samples), None)
+            runs = self._history.runs
+            first = next((run for run in runs if run.quality.samples and self._is_of_model(run)), None)
             # The present one would be compared with itself.
             return None if first is None or self._is_present(first) else first
         return next((run for run in self._history.runs if run.number == number), None)
+
+    def _is_of_model(self, run: Run) -> bool:
+        """Return whether a run is of the present model, as far as that is known."""
+        loaded = run.digests.get("import_model", "")
+        return loaded in ("", self._session.planned_key("import_model"))
 
     def _is_present(self, run: Run) -> bool:
         stages: tuple[StageId, ...] = ("evaluate", "lower")

@@ -13,6 +13,8 @@ from workbench.project.model import name_of
 from workbench.results import OUTSIDE_MODULES, LowerResult, load_result
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from workbench.history.runs import Run
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Compression, Rule
@@ -84,6 +86,7 @@ class Difference:
     """The differences of the second run from the first."""
 
     rules: tuple[Change, ...]
+    settings: tuple[Change, ...]
     figures: tuple[Change, ...]
     layers: tuple[Change, ...]
     versions: tuple[Change, ...]
@@ -93,6 +96,7 @@ class Difference:
         """The parts by name."""
         return {
             "rules": self.rules,
+            "settings": self.settings,
             "figures": self.figures,
             "layers": self.layers,
             "versions": self.versions,
@@ -109,6 +113,7 @@ def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
     """
     return Difference(
         rules=tuple(changes(facts_of_rules(a), facts_of_rules(b))),
+        settings=tuple(_settings(a, b)),
         figures=tuple(changes(_figures(a), _figures(b))),
         layers=tuple(_layers(a, b, least_db)),
         versions=tuple(changes(a.versions, b.versions)),
@@ -173,6 +178,31 @@ def facts_of_rules(run: Run) -> dict[str, str]:
     }
     facts |= {f"range of {m.scope_text}": METHOD_TITLES[m.method] for m in run.range_methods}
     return facts | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
+
+
+def facts_of_settings(run: Run) -> dict[str, str]:
+    """Return what else decides the figures of a run: the target's options, and the model.
+
+    The history has no name of a model: what it and its weights were is a digest.
+    """
+    options = run.target.options.items()
+    facts = {name.replace("_", " "): _option(value) for name, value in options}
+    return facts | {_MODEL: run.digests.get("import_model", "")[:8]}
+
+
+_MODEL = "model and weights"
+
+
+def _settings(a: Run, b: Run) -> list[Change]:
+    """Return the changed settings; other releases of the tools give the same model another digest."""
+    found = changes(facts_of_settings(a), facts_of_settings(b))
+    return [change for change in found if change.what != _MODEL or a.versions == b.versions]
+
+
+def _option(value: JsonValue) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "" if value is None else str(value)
 
 
 def _figures(run: Run) -> dict[str, str]:
@@ -249,7 +279,14 @@ class ComparedRow:
 # What the estimated cycles are called, which are not ranked where two releases of Vela made them.
 _CYCLES = "cycles"
 # The kinds of differences, in the order in which they are shown: what was changed comes last.
-KINDS = {"figures": "Figure", "rules": "Rule", "modules": "Module", "layers": "Layer", "versions": "Version"}
+KINDS = {
+    "figures": "Figure",
+    "rules": "Rule",
+    "settings": "Setting",
+    "modules": "Module",
+    "layers": "Layer",
+    "versions": "Version",
+}
 
 
 def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRow]:
@@ -316,6 +353,8 @@ def run_title(run: Run, base: Run | None = None) -> str:
         parts.append(f"{sign}{value} {change.what}")
     if run.target.id != base.target.id:
         parts.append(run.target.id)
+    for change in _settings(base, run):
+        parts.append("another model" if change.what == _MODEL else f"{change.what} {change.after}".strip())
     if not parts:
         return f"Run {run.number}"
     more = f", {len(parts) - 2} more" if len(parts) > 2 else ""

@@ -173,6 +173,17 @@ def test_that_a_run_that_ends_takes_nothing_from_somebody_who_types(opened, engi
     qtbot.waitUntil(lambda: opened.window.workspaces.current == "outcome")
 
 
+def test_that_a_run_that_ends_stays_at_the_panel_that_the_user_went_to(opened, engines, qtbot):
+    opened.window.reveal("ranges")
+    engines.play(Play(hold="verify"))
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage("verify").state == "running")
+    # Another panel of the same workspace.
+    opened.window.reveal("sample")
+    finish(opened, engines, qtbot)
+    assert opened.window.workspaces.current == "accuracy"
+
+
 def finish(window, engines, qtbot):
     """End a held run of all stages as if its last job were done."""
     engines.play(Play())

@@ -284,6 +284,7 @@ def test_that_the_parts_of_a_difference_are_named():
     found = difference(run(), run(2, versions={"torch": "9"}))
     assert found.parts == {
         "rules": found.rules,
+        "settings": found.settings,
         "figures": found.figures,
         "layers": found.layers,
         "versions": found.versions,
@@ -335,3 +336,21 @@ def test_that_the_front_has_estimates_of_one_release_of_vela_only():
     cheaper = COST.model_copy(update={"cycles": 10, "cpu_nodes": 0, "vela_version": "5.2.0"})
     assert front_of([run(1, cost=cheaper), run(2)]) == {2}
     assert front_of([run(2), run(3, cost=cheaper)]) == {3}
+
+
+def test_that_options_of_the_target_and_another_model_are_among_the_differences():
+    target = make_project().target
+    integer = target.model_copy(update={"options": {**target.options, "integer_io": True}})
+    one = run(1, digests={"import_model": "aaaaaaaaaa"})
+    two = run(2, target=integer, digests={"import_model": "aaaaaaaaaa"})
+    three = run(3, digests={"import_model": "bbbbbbbbbb"})
+    changed = {row.what: (row.kind, *row.values) for row in compared([one, two])}
+    assert changed["integer io"] == ("Setting", "", "on")
+    assert run_title(two, one) == "Run 2 (integer io on)"
+    other = {row.what: row.values for row in compared([one, three])}
+    assert other["model and weights"] == ("aaaaaaaa", "bbbbbbbb")
+    assert run_title(three, one) == "Run 3 (another model)"
+    # The tools' releases are in the digest, too.
+    newer = run(4, digests={"import_model": "cccccccccc"}, versions={"torch": "9"})
+    for same in (one, newer):
+        assert not [row for row in compared([one, same]) if row.kind == "Setting"]
