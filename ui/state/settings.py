@@ -90,6 +90,8 @@ class Settings:
         self.folder = folder or config_folder()
         self._file = self.folder / "window.json"
         self._known = _texts(self._file)
+        # Keys whose present text is not in the file.
+        self._unwritten: set[str] = set()
 
     @property
     def theme(self) -> str:
@@ -153,7 +155,9 @@ class Settings:
 
     @property
     def recents(self) -> list[Path]:
-        """Recently opened projects, newest first."""
+        """Projects that this window or another one opened recently, newest first."""
+        if "recents" not in self._unwritten:
+            self._known |= {key: text for key, text in _texts(self._file).items() if key == "recents"}
         names = self._text("recents", "").split("\n")
         return [Path(name) for name in names if name]
 
@@ -207,12 +211,14 @@ class Settings:
     def _put(self, changes: dict[str, str]) -> None:
         """Change texts, here and in the file, where another window may have changed others."""
         self._known |= changes
+        self._unwritten |= changes.keys()
         if is_open_to_others(self.folder):
             return
         text = json.dumps(_texts(self._file) | changes, indent=1)
         with contextlib.suppress(OSError):
             make_private_folder(self.folder)
             write_file(self._file, text.encode(), mode=0o600)
+            self._unwritten -= changes.keys()
 
     def _write_recents(self, paths: list[Path]) -> None:
         self._put({"recents": "\n".join(str(p) for p in paths)})

@@ -129,3 +129,14 @@ def test_that_damaged_settings_are_the_defaults(content, tmp_path):
     assert [settings.layout(name) for name in settings.layouts()] in ([], [{}])
     settings.theme = "light"
     assert Settings(tmp_path).theme == "light"
+
+
+def test_that_windows_share_their_recent_projects(tmp_path):
+    one, two = Settings(tmp_path / "user"), Settings(tmp_path / "user")
+    paths = [tmp_path / name for name in ("a.qwb", "b.qwb", "c.qwb")]
+    one.remember_recent(paths[0])
+    two.remember_recent(paths[1])
+    assert one.recents == two.recents == [paths[1], paths[0]]
+    one.remember_recent(paths[2])
+    two.forget_recent(paths[0])
+    assert one.recents == Settings(tmp_path / "user").recents == [paths[2], paths[1]]
