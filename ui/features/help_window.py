@@ -48,8 +48,13 @@ def slug(heading: str) -> str:
 class _Browser(QTextBrowser):
     """A text browser whose pictures are no wider than the page, with room between paragraphs."""
 
-    def doSetSource(self, name: QUrl, kind: QTextDocument.ResourceType) -> None:
-        super().doSetSource(name, kind)
+    def doSetSource(
+        self,
+        name: QUrl | str,
+        /,
+        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,
+    ) -> None:
+        super().doSetSource(name, type)
         space_blocks(self.document())
 
     def loadResource(self, kind: int, name: QUrl | str) -> object:
