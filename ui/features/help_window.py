@@ -52,7 +52,7 @@ class _Browser(QTextBrowser):
         self,
         name: QUrl | str,
         /,
-        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,
+        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,  # noqa: A002
     ) -> None:
         super().doSetSource(name, type)
         space_blocks(self.document())

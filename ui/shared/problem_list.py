@@ -138,8 +138,8 @@ def _place_text(problem: Problem) -> str:
     if where is None:
         return ""
     match where.kind:
-        case "rule":
-            return "rule"
+        case "rule" | "module" if where.kind == "rule" or not where.id:
+            return "rule" if where.kind == "rule" else "whole model"
         case "option":
             return setting_title(where.id)
         case "line":

@@ -164,11 +164,11 @@ def test_that_jobs_stand_newest_first_and_change_in_place(watch):
 
 def test_that_the_place_of_a_problem_has_the_words_of_the_window(watch):
     model = watch(ProblemListModel())
-    places = (("option", "model.input_shapes"), ("option", "model.spec"), ("stage", "lower"))
+    places = (("option", "model.input_shapes"), ("option", "model.spec"), ("stage", "lower"), ("module", ""))
     model.set_problems([Problem("error", "m", where=Place(kind=k, id=i)) for k, i in places])
     column = [c.title for c in PROBLEM_COLUMNS].index("Where")
     shown = [model.index(row, column).data() for row in range(len(places))]
-    assert shown == ["Model, input shapes", "Model file", "Compile"]
+    assert shown == ["Model, input shapes", "Model file", "Compile", "whole model"]
 
 
 def test_that_errors_stand_before_warnings(watch):

@@ -68,8 +68,8 @@ def _offsets(offsets: tuple[int, ...]) -> str:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """Return a shape, ``1 x 8 x 8``."""
-    return " \u00d7 ".join(map(str, shape)) if shape else DASH
+    """Return a shape, ``1 x 8 x 8`` without spaces."""
+    return "\u00d7".join(map(str, shape)) if shape else DASH
 
 
 COMMAND_COLUMNS: tuple[Column[CommandRow], ...] = (
