@@ -353,6 +353,13 @@ def test_that_no_weights_are_proposed_where_there_are_several(coded):
     assert dialog.draft().weights == ""
 
 
+def test_that_weights_that_a_project_trained_are_not_proposed(coded):
+    dialog, folder = coded
+    (folder / "trained-e77a1a0066e22205.safetensors").touch()
+    dialog.model.set_text(str(folder / "net.py"))
+    assert dialog.draft().weights == str(folder / "best.safetensors")
+
+
 def test_that_weights_that_were_chosen_or_cleared_stay_so(coded):
     dialog, folder = coded
     dialog.model.set_text(str(folder / "net.py"))

@@ -34,6 +34,7 @@ from workbench.deploy.boards import load
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice, Tokenization
 from workbench.project.sources import MODEL_SUFFIXES, TEXT_SUFFIX
+from workbench.studies.training import WEIGHTS_STEM
 from workbench.text import plural
 
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
@@ -353,7 +354,9 @@ class NewProjectDialog(QDialog):
         """Name the file of weights beside the model, if there is one and no other was named."""
         if self.weights.text() and self.weights.text() != self._proposed:
             return
-        weights = [file for file in folder.glob("*") if file.suffix in WEIGHT_SUFFIXES]
+        files = [file for file in folder.glob("*") if file.suffix in WEIGHT_SUFFIXES]
+        # What a project trained for its precisions is not the model's own.
+        weights = [file for file in files if not file.name.startswith(f"{WEIGHTS_STEM}-")]
         self._proposed = str(weights[0]) if len(weights) == 1 else ""
         self.weights.line.setText(self._proposed)
 
