@@ -464,3 +464,14 @@ def test_that_files_are_chosen_in_the_folder_of_the_model(parent, folder):
     tree = chooser.findChild(QTreeView, "treeView")
     assert tree.header().length() <= tree.viewport().width()
     chooser.reject()
+
+
+def test_that_rows_stay_where_they_are_while_the_export_is_checked(parent, folder, qtbot):
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.show()
+    tops = set()
+    for text, ok in (("", None), ("Checking the export\u2026", None), ("", None), ("The model exports.", True)):
+        dialog.show_export(text, ok)
+        QCoreApplication.processEvents()
+        tops.add(dialog.data.mapTo(dialog, dialog.data.rect().topLeft()).y())
+    assert len(tops) == 1

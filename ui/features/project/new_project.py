@@ -213,6 +213,8 @@ class NewProjectDialog(QDialog):
         self.export = Label(self)
         self.export.setObjectName("Hint")
         self.export.setWordWrap(True)
+        self.export.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.export.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
 
     def _lay_out(self, body: QWidget) -> None:
         layout = QVBoxLayout(self)
@@ -398,7 +400,8 @@ class NewProjectDialog(QDialog):
         self.export.setText(f"\u2713 {text}" if ok else f"\u2717 {text}" if ok is False else text)
         self.export.setProperty("state", {True: "good", False: "bad", None: ""}[ok])
         self.export.style().polish(self.export)
-        self._show_row(self.export, bool(text))
+        # It keeps its lines while a model is named: the rows below would move under the pointer.
+        self._show_row(self.export, bool(text or self.model.text()))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.mimeData().hasUrls():
