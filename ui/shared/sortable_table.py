@@ -308,6 +308,8 @@ class FigureView(QTableView):
         copy = QShortcut(QKeySequence.StandardKey.Copy, self)
         copy.setContext(Qt.ShortcutContext.WidgetShortcut)
         copy.activated.connect(self._on_copy)
+        # A table without rows has whole titles.
+        self.fit_columns()
 
     def fit_columns(self) -> None:
         """Fit column widths to their texts up to a limit. A last text column takes the rest.

@@ -247,3 +247,13 @@ def test_that_room_before_a_cut_figure_goes_to_the_text_that_lacks_most(qtbot):
     view.show()
     assert view.columnWidth(0) < 80
     assert view.columnWidth(1) > 120
+
+
+def test_that_a_table_without_rows_has_whole_titles(qtbot):
+    columns = (Column("Program needs", str), Column("A title that is longer than a column of Qt", str))
+    view = FigureView("Needs", FigureTableModel(columns, str), empty="Nothing yet.")
+    qtbot.addWidget(view)
+    view.resize(600, 100)
+    view.show()
+    header = view.horizontalHeader()
+    assert all(view.columnWidth(c) >= header.sectionSizeHint(c) for c in range(2))
