@@ -54,7 +54,7 @@ class ProblemsPanel(Panel):
         header = self.table.horizontalHeader()
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(Column.MESSAGE, QHeaderView.ResizeMode.Stretch)
-        for column, width in ((Column.SEVERITY, 28), (Column.PLACE, 300), (Column.SOURCE, 90)):
+        for column, width in ((Column.SEVERITY, 28), (Column.PLACE, 240), (Column.SOURCE, 90)):
             header.resizeSection(column, width)
         self.table.clicked.connect(self._on_row_clicked)
         self.table.activated.connect(self._on_row_chosen)
