@@ -243,7 +243,6 @@ class TimelinePlot(Chart):
         self.tell = self._tell
         self.box.picked.connect(self._on_picked)
         self.box.brushed.connect(self._on_brushed)
-        self._stops.sigClicked.connect(self._on_stop_clicked)
 
     def render_timeline(self, timeline: Timeline, origin: str) -> None:
         """Show a timeline; ``origin`` is the origin of its cycles."""
@@ -414,9 +413,6 @@ class TimelinePlot(Chart):
             self.slice_chosen.emit(part.first, part.last)
         elif operation is not None and y < CPU[0]:
             self.span_chosen.emit(operation, adds)
-
-    def _on_stop_clicked(self, _stops: object, points: list[pg.SpotItem], _event: object) -> None:
-        self.stop_chosen.emit(points[0].index())
 
     def _on_brushed(self, begun: float, now: float, is_over: bool) -> None:
         low, high = sorted((begun, now))
