@@ -63,7 +63,15 @@ def differences(data: DataSummary, evaluation: DataSummary) -> str:
     return f"Samples of the calibration data are {texts[0]}, those of the evaluation data {texts[1]}."
 
 
-def label_count(path: Path) -> int | None:
+def lacking_labels(path: Path, summary: DataSummary) -> str:
+    """Return that a file of labels has another number than there are samples; "" if not, or not known."""
+    counted = _label_count(path)
+    if counted is None or summary.samples in {0, counted}:
+        return ""
+    return f"{path.name} has {plural(counted, 'label')} for {plural(summary.samples, 'sample')}."
+
+
+def _label_count(path: Path) -> int | None:
     """Return how many labels a file of arrays has; None if it is none, or cannot be read."""
     if path.suffix not in {".npz", ".npy"} or not os.path.isfile(path):
         return None

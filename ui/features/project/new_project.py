@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.project.data_preview import DataPreview, DataSummary, differences, label_count, summary_of
+from ui.features.project.data_preview import DataPreview, DataSummary, differences, lacking_labels, summary_of
 from ui.features.project.draft import Draft, build, callables_of, is_class, samples_functions_of
 from ui.shared.file_dialogs import DATA, MODEL_FORMS, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import FRAME_PX, PathField, SpinBox, TallForm, make_primary
@@ -35,7 +35,6 @@ from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice, Tokenization
 from workbench.project.sources import MODEL_SUFFIXES, TEXT_SUFFIX
 from workbench.studies.training import WEIGHTS_STEM
-from workbench.text import plural
 
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
 _WIDTH_PX, _ROW_GAP_PX = 640, 7
@@ -340,13 +339,9 @@ class NewProjectDialog(QDialog):
     def _remarks(self) -> list[str]:
         """Return what a project that can be created will probably fail or mislead with."""
         texts = [differences(self._data_summary, self._evaluation_summary)]
-        labels = self.labels.text()
-        number = self._evaluation_summary.samples if self.evaluation.text() else self._data_summary.samples
-        counted = label_count(self.folder / labels) if labels else None
-        if counted is not None and number and counted != number:
-            texts.append(
-                f"{Path(labels).name} has {plural(counted, 'label')} for {plural(number, 'sample')}."
-            )
+        labelled = self._evaluation_summary if self.evaluation.text() else self._data_summary
+        if self.labels.text():
+            texts.append(lacking_labels(self.folder / self.labels.text(), labelled))
         name = self.attribute.currentText()
         if name and not self.weights.text() and is_class(self.folder / self.model.text(), name):
             texts.append(f"No weights are chosen: those of {name} are random unless it loads its own.")
