@@ -17,7 +17,7 @@ from workbench.analysis.silicon import time_of
 from workbench.deploy.fitting import sentence
 from workbench.project.frozen import Frozen
 from workbench.results import OUTSIDE_MODULES, EvaluateResult, ImportResult, LowerResult, VerifyResult
-from workbench.targets import has_stage, target_of
+from workbench.targets import has_stage
 from workbench.targets.ethos_u.efficiency import efficiency_text
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _MOST_BARS = 5
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 # An SQNR of this and more fills its bar [dB].
 _FULL_DB = 60.0
+# Limits that follow from labels.
+_OF_LABELS = {"top1_loss", "metric_loss", "metric_rise"}
 _MEMORY_LIMITS, _TIME_LIMITS = {"sram", "flash", "pte_bytes"}, {"ms", "cycles", "cpu_ops"}
 
 
@@ -81,7 +83,9 @@ def outcome_page(project: Project, load: Load, fit: Fit | None = None) -> tuple[
     evaluated, verified = load(EvaluateResult, "evaluate"), load(VerifyResult, "verify")
     lowered = load(LowerResult, "lower")
     both = answers_of(project, load)
-    listed = [_accurate(project, both.accuracy, evaluated, load(ImportResult, "import_model"))]
+    loaded = load(ImportResult, "import_model")
+    is_random = loaded is not None and loaded.random_weights
+    listed = [_accurate(project, both.accuracy, evaluated, is_random=is_random)]
     if has_stage(project, "verify"):
         listed.append(_correct(both.gate, verified, project.gate.lsb))
     if has_stage(project, "lower") and (lowered is None or lowered.exported is None):
@@ -90,11 +94,13 @@ def outcome_page(project: Project, load: Load, fit: Fit | None = None) -> tuple[
     return tuple(listed)
 
 
+_RANDOM = "The weights look random: a trained network may lose more or less."
+_UNDECIDED = "Labels do not judge it: the float model does not tell one class from another."
+_DLFLOAT = "Products that are not int8 are computed in float32 here, and in dlfloat16 on NNPA."
+
+
 def _accurate(
-    project: Project,
-    accuracy: AccuracyResult,
-    evaluated: EvaluateResult | None,
-    imported: ImportResult | None,
+    project: Project, accuracy: AccuracyResult, evaluated: EvaluateResult | None, *, is_random: bool
 ) -> Answer:
     title = "Accurate"
     if evaluated is None:
@@ -104,22 +110,25 @@ def _accurate(
         "low accuracy": "doubtful",
         "not accurate enough": "missed",
     }
+    limits = project.accuracy
+    labelled = evaluated.top1_quantized is not None or evaluated.metric_quantized is not None
+    is_undecided = labelled and _is_undecided(project, accuracy)
     # Why it is not accurate comes first.
     lines = [limit_words(limit) for limit in accuracy.broken]
     lines += [mark_words(mark) for mark in accuracy.marks]
-    if imported is not None and imported.random_weights:
-        lines.append("The model looks untrained: its weights are random, and its accuracy says nothing.")
+    known = (
+        (is_random, _RANDOM),
+        (is_undecided, f"{_UNDECIDED} Top-1 {_top1(evaluated)}."),
+        (project.target.id == "nnpa", _DLFLOAT),
+    )
+    lines += [line for holds, line in known if holds]
     lines += [f"Measured on {accuracy.measured_on}."] if accuracy.data is not None else []
     lines += accuracy.notes
-    if target_of(project.target.id).id == "ibm-nnpa":
-        lines.append("What is not quantized is computed in float32 here; NNPA computes it in dlfloat16.")
     lines += _most_added(evaluated.tensors)
-    figure, bars = _quality(evaluated, accuracy)
-    limits = project.accuracy
-    judged = {limit.name for limit in (*accuracy.limits, *accuracy.marks)}
-    goal = f"SQNR against float of at least {limits.sqnr:g} dB" if limits.sqnr is not None else ""
-    if judged & {"top1_loss", "metric_loss"}:
-        goal = f"at most {100 * limits.loss:g} % lost" if limits.loss is not None else ""
+    figure, bars = _quality(evaluated, accuracy, is_undecided=is_undecided)
+    goal = f"at most {100 * limits.loss:g} % lost" if limits.loss is not None else ""
+    if not labelled or is_undecided:
+        goal = f"SQNR against float of at least {limits.sqnr:g} dB" if limits.sqnr is not None else ""
     return Answer(
         id="accurate",
         title=title,
@@ -131,6 +140,12 @@ def _accurate(
         bars=tuple(bars),
         stage="evaluate",
     )
+
+
+def _is_undecided(project: Project, accuracy: AccuracyResult) -> bool:
+    """Return whether labels are there and no limit follows from them."""
+    judging = {limit.name for limit in (*accuracy.limits, *accuracy.marks)} & _OF_LABELS
+    return project.accuracy.loss is not None and not judging
 
 
 def _most_added(tensors: Iterable[TensorQuality]) -> list[str]:
@@ -146,19 +161,26 @@ def _most_added(tensors: Iterable[TensorQuality]) -> list[str]:
     ]
 
 
-def _quality(evaluated: EvaluateResult, accuracy: AccuracyResult) -> tuple[str, list[Bar]]:
+def _top1(evaluated: EvaluateResult) -> str:
+    now, before = evaluated.top1_quantized or 0.0, evaluated.top1_float or 0.0
+    return f"{100 * now:.1f} %, float {100 * before:.1f} %"
+
+
+def _quality(
+    evaluated: EvaluateResult, accuracy: AccuracyResult, *, is_undecided: bool
+) -> tuple[str, list[Bar]]:
     """Return the accuracy beside that of the float model, and its bars."""
     bad, text = accuracy.refused, evaluated.text
     if (now := evaluated.metric_quantized) is not None:
         name, before = evaluated.metric_name or "Metric", evaluated.metric_float or 0.0
         texts = evaluated.metric_text(before), evaluated.metric_text(now)
         return f"{name} {texts[1]}, float {texts[0]}", _two(before, now, texts, is_bad=bad)
-    if (now := evaluated.top1_quantized) is not None:
+    if (now := evaluated.top1_quantized) is not None and not is_undecided:
         before = evaluated.top1_float or 0.0
         texts = f"{100 * before:.1f} %", f"{100 * now:.1f} %"
         # Whole bars are all samples, not the better model.
         bars = _two(before, now, texts, is_bad=bad, most=1.0)
-        return f"{texts[1]}, float {texts[0]}", bars
+        return _top1(evaluated), bars
     if text is not None and text.perplexity_quantized is not None:
         now, before = text.perplexity_quantized, text.perplexity_float
         texts = f"{before:.3f}", f"{now:.3f}"

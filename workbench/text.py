@@ -53,6 +53,12 @@ def parse_expression(text: str) -> ast.Expression:
         return ast.parse(text, mode="eval")
 
 
+def signed(value: float, digits: int) -> str:
+    """Return a change with its sign, e.g. ``+0.35``; 0 has none."""
+    text = f"{value:+,.{digits}f}"
+    return text.replace("-", "\u2212") if text.strip("+-0.") else text[1:]
+
+
 def plural(number: int, noun: str) -> str:
     """Return a number with its noun, e.g. ``1 sample`` or ``2,000 operators``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

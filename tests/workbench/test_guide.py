@@ -258,3 +258,12 @@ def test_that_every_kind_of_place_has_a_page():
     pages = {kind: guide.page_for_place(Place(kind=kind, id="x")) for kind in get_args(PlaceKind)}
     assert [kind for kind, page in pages.items() if page not in PAGES] == []
     assert len(set(pages.values())) == len(pages)
+
+
+def test_that_help_on_a_setting_opens_the_page_about_it():
+    pages = {
+        key: guide.page_for_place(Place(kind="option", id=key)).stem
+        for key in ("evaluation.data.spec", "calibration.spec", "model.spec", "gate.lsb", "memory_mode")
+    }
+    assert list(pages.values()) == ["data", "data", "models", "gate", "targets"]
+    assert [page for page in guide._OPTIONS.values() if guide.GUIDE / page not in PAGES] == []

@@ -47,32 +47,6 @@ def test_that_accuracy_is_shown_beside_the_float_model_and_judged_by_the_goal():
     assert answers(evaluate=labelled(0.995))["accurate"].state == "met"
 
 
-def test_that_the_goal_is_a_limit_that_applies():
-    """Labels judge nothing where the float model gives no class clearly: an untrained network."""
-    value = labelled(0.16, 0.18)
-    unclear = tuple(o.model_copy(update={"decided": 0, "decided_equal": 0}) for o in value.outputs)
-    goals = [
-        answers(evaluate=value.model_copy(update=update))["accurate"].goal
-        for update in ({}, {"outputs": unclear})
-    ]
-    assert ["lost" in goal for goal in goals] == [True, False]
-    assert "SQNR" in goals[1]
-
-
-def test_that_figures_for_nnpa_say_that_they_have_no_dlfloat16():
-    nnpa = answers(edits.set_target(make_project(), TargetChoice(id="nnpa")))["accurate"]
-    assert ["dlfloat16" in line for line in nnpa.lines].count(True) == 1
-    assert not any("dlfloat16" in line for line in answers()["accurate"].lines)
-
-
-def test_that_random_weights_are_named_beside_the_accuracy():
-    trained, random = (
-        answers(import_model=result_of("import_model").model_copy(update={"random_weights": is_random}))
-        for is_random in (False, True)
-    )
-    assert len(random["accurate"].lines) == len(trained["accurate"].lines) + 1
-
-
 def test_that_a_low_accuracy_says_what_is_low_before_all_else():
     project = make_project()
     limits = project.accuracy.model_copy(update={"low_sqnr": 90.0})
@@ -195,3 +169,30 @@ def test_that_cycles_are_those_of_modules_and_of_alike_blocks_where_no_few_modul
         | {"embed": 40}
     )
     assert many == {"layers.*.mlp (\u00d724)": "72 %", "layers.*.norm_1 (\u00d724)": "24 %", "embed": "4 %"}
+
+
+def test_that_labels_that_do_not_judge_are_not_shown_as_the_goal():
+    # The float model has no clear class: the verdict follows from the SQNR.
+    value = labelled(0.16, 0.18)
+    undecided = tuple(o.model_copy(update={"decided": 0, "decided_equal": 0}) for o in value.outputs)
+    shown = answers(evaluate=value.model_copy(update={"outputs": undecided}))["accurate"]
+    assert shown.state == "met"
+    assert "SQNR" in shown.figure
+    assert "SQNR" in shown.goal
+    assert any("16.0 %, float 18.0 %" in line for line in shown.lines)
+    judged = answers(evaluate=labelled(0.92))["accurate"]
+    assert "lost" in judged.goal
+
+
+def test_that_random_weights_are_named_beside_the_accuracy():
+    value = result_of("import_model")
+    for random in (False, True):
+        loaded = value.model_copy(update={"random_weights": random})
+        lines = answers(import_model=loaded)["accurate"].lines
+        assert any("random" in line for line in lines) == random
+
+
+def test_that_nnpa_figures_say_that_they_leave_dlfloat16_out():
+    nnpa = make_project().model_copy(update={"target": TargetChoice(id="nnpa")})
+    assert any("dlfloat16" in line for line in answers(nnpa)["accurate"].lines)
+    assert not any("dlfloat16" in line for line in answers()["accurate"].lines)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.for_each import for_each
-from workbench.text import listed, parse_expression, parse_python, read_toml, sentence, whole_number
+from workbench.text import listed, parse_expression, parse_python, read_toml, sentence, signed, whole_number
 
 
 @for_each("parse", [parse_python, parse_expression])
@@ -64,3 +64,8 @@ def test_that_a_sentence_has_one_end():
     assert sentence("'(' was never closed") == "'(' was never closed."
     assert sentence("It failed. ") == "It failed."
     assert sentence("Why?") == "Why?"
+
+
+def test_that_changes_have_a_minus_sign_and_zero_has_none():
+    changes = {0.35: "+0.3", -1234.56: "\u22121,234.6", 0.0: "0.0", -0.04: "0.0"}
+    assert {value: signed(value, 1) for value in changes} == changes

@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.forms import resize_on_screen
-from ui.shared.labels import literal
+from ui.shared.labels import literal, space_blocks
 from ui.shared.theme import Theme, icon
 from workbench.guide import GUIDE, INDEX, title
 
@@ -46,7 +46,16 @@ def slug(heading: str) -> str:
 
 
 class _Browser(QTextBrowser):
-    """A text browser whose pictures are no wider than the page."""
+    """A text browser whose pictures are no wider than the page, with room between paragraphs."""
+
+    def doSetSource(
+        self,
+        name: QUrl | str,
+        /,
+        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,  # noqa: A002
+    ) -> None:
+        super().doSetSource(name, type)
+        space_blocks(self.document())
 
     def loadResource(self, kind: int, name: QUrl | str) -> object:
         if kind != QTextDocument.ResourceType.ImageResource.value:

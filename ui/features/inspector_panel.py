@@ -269,23 +269,26 @@ class InspectorPanel(Panel):
         return next((layer for layer in layers if layer.module == path), None)
 
     def _ask_size(self, kind: str, path: str) -> None:
-        """Ask for the channels or the distinct weights of a layer; 0 keeps all."""
+        """Ask for the channels or the distinct weights of a layer."""
         project, layer = self.context.document.project, self._layer(path)
         if project is None or layer is None:
             return
         is_channels = kind == "channels"
-        present = (project.channels() if is_channels else project.clusters()).get(path, 0)
+        whole = layer.channels if is_channels else 0
+        present = (project.channels() if is_channels else project.clusters()).get(path, whole)
         dialog = QInputDialog(self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.setInputMode(QInputDialog.InputMode.IntInput)
         dialog.setWindowTitle("Output channels" if is_channels else "Weight clustering")
-        words = f"Output channels, at most {layer.channels}; 0 keeps all"
+        words = f"Output channels; {layer.channels} are all"
         words = words if is_channels else "Distinct weights, at most 255; 0 is without clustering"
         dialog.setLabelText(f"{path}\n{words}")
         dialog.setMinimumWidth(_SIZE_DIALOG_PX)
-        dialog.setIntRange(0, layer.channels if is_channels else 255)
+        dialog.setIntRange(*((1, layer.channels) if is_channels else (0, 255)))
         dialog.setIntValue(present)
-        dialog.intValueSelected.connect(lambda value: self._set_size(kind, path, value))
+        dialog.intValueSelected.connect(
+            lambda value: self._set_size(kind, path, 0 if value == whole else value)
+        )
         dialog.open()
 
     def _set_size(self, kind: str, path: str, value: int) -> None:

@@ -363,7 +363,7 @@ class InputView(Chart):
         if values is None:
             return
         values = np.nan_to_num(values)
-        pixels = pixels_of(values[0]) if values.ndim == 4 else None
+        pixels = _input_pixels(values) if values.ndim == 4 else None
         self._image.setVisible(pixels is not None)
         series = [] if pixels is not None else series_of(values)
         self.curves = len(series)
@@ -388,6 +388,18 @@ class InputView(Chart):
         marks = (theme.accent, theme.good, theme.warning, theme.bad, theme.text, theme.muted)
         for curve, colour in zip(self._curves, marks, strict=True):
             curve.setPen(pen(colour))
+
+
+# The shorter side of maps that are shown as pictures; other inputs are signals.
+_LEAST_MAP = 8
+
+
+def _input_pixels(values: NDArray[Any]) -> NDArray[np.uint8] | None:
+    """Return an input [1, C, H, W] as pixels: a picture, or maps of its channels side by side."""
+    pixels = pixels_of(values[0])
+    if pixels is not None or min(values.shape[2:]) < _LEAST_MAP:
+        return pixels
+    return pixels_of(np.nan_to_num(picture_of(values.astype(np.float32), None)))
 
 
 def series_of(values: NDArray[Any]) -> list[NDArray[Any]]:

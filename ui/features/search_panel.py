@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.empty_states import StudyNote
 from ui.shared.forms import SpinBox
-from ui.shared.labels import Label, literal
+from ui.shared.labels import Label, literal, scrolled
 from ui.shared.number_format import count, cpu_line, decibel, percent, size
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
@@ -183,12 +183,13 @@ class SearchPanel(Panel):
         self._dots: list[Candidate] = []
         self._front: list[Candidate] = []
         self._chosen: Candidate | None = None
+        self._picked: int | None = None
         self._recorded: set[tuple[str, int]] = set()
         self.study = StudyController(
             "search", SearchResult, context.document, context.runner, context.session.cache, self
         )
         self.study.changed.connect(self._on_study_changed)
-        context.document.opened.connect(self._recorded.clear)
+        context.document.opened.connect(self._on_opened)
         self.limits = LimitForm(self)
         self.limits.limited.connect(lambda: self._mark("state"))
         self.start = QPushButton("Search", self)
@@ -196,7 +197,7 @@ class SearchPanel(Panel):
         self.note = StudyNote(NOTHING, self)
         self.note.place_asked.connect(context.notices.place_asked)
         self.plot = TradeoffPlot("Candidates over cycles", self._describe, self, has_limits=False)
-        self.plot.dot_chosen.connect(lambda dot, _adds: self._choose(self._dots[dot]))
+        self.plot.dot_chosen.connect(lambda dot, _adds: self._pick(self._dots[dot]))
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName("Position on the Pareto front")
         self.slider.valueChanged.connect(self._on_moved)
@@ -231,14 +232,14 @@ class SearchPanel(Panel):
         side = QWidget(self)
         self.title = Label(side)
         self.title.setObjectName("Subheading")
-        self.about = _text(side)
+        self.about = Label(side)
         self.apply = QPushButton("Apply these rules", side)
         self.apply.clicked.connect(self._on_apply)
         column = QVBoxLayout(side)
         column.setContentsMargins(10, 4, 0, 0)
-        for widget in (self.title, self.about, self.apply):
+        for widget in (self.title, self.apply):
             column.addWidget(widget)
-        column.addStretch(1)
+        column.addWidget(scrolled(self.about, side), 1)
         split = self._split = QSplitter(Qt.Orientation.Horizontal, self)
         for number, part in enumerate((left, side)):
             split.addWidget(part)
@@ -249,6 +250,10 @@ class SearchPanel(Panel):
         layout.addLayout(head)
         layout.addWidget(self.note)
         layout.addWidget(split, 1)
+
+    def _on_opened(self) -> None:
+        self._recorded.clear()
+        self._picked = None
 
     def _on_study_changed(self) -> None:
         self._keep()
@@ -309,12 +314,10 @@ class SearchPanel(Panel):
         self.plot.render_dots(dots, f"{name}, measured in PyTorch")
         self.plot.render_trail([i for i, c in enumerate(self._dots) if c.origin == "staircase"])
         self.plot.set_stale(result is not None and not self.study.is_current)
-        self._front_row.setVisible(bool(self._front))
+        self._front_row.setVisible(len(self._front) > 1)
         self.slider.setRange(0, max(len(self._front) - 1, 0))
-        self.slider.setEnabled(len(self._front) > 1)
-        kept = {c.number: c for c in self._dots if c.is_within}
-        chosen = kept.get(self._chosen.number) if self._chosen else None
-        self._choose(chosen or (result.best() if result is not None else None))
+        picked = next((c for c in self._dots if c.is_within and c.number == self._picked), None)
+        self._choose(picked or (result.best() if result is not None else None))
 
     def _accuracy_name(self) -> str:
         """Return the name of the figure that candidates are, or will be, compared by."""
@@ -347,6 +350,11 @@ class SearchPanel(Panel):
             f"{summary}; {text}. Dashed line: modules set to float one by one. Faint: outside the "
             f"limits. {CPU_WORDS}"
         )
+
+    def _pick(self, candidate: Candidate) -> None:
+        """Show a candidate that the user chose: it stays chosen while the search goes on."""
+        self._picked = candidate.number
+        self._choose(candidate)
 
     def _choose(self, candidate: Candidate | None) -> None:
         self._chosen = candidate
@@ -400,7 +408,7 @@ class SearchPanel(Panel):
 
     def _on_moved(self, index: int) -> None:
         if 0 <= index < len(self._front):
-            self._choose(self._front[index])
+            self._pick(self._front[index])
 
     def _on_start(self) -> None:
         if self.study.job is not None:
@@ -433,11 +441,3 @@ def _accuracy_text(candidate: Candidate) -> str:
     if candidate.accuracy_name.lower() == "top-1":
         return percent(value)
     return decibel(value) if candidate.accuracy_name == "SQNR" else f"{value:.4g}"
-
-
-def _text(parent: QWidget, *, hint: bool = False) -> Label:
-    label = Label(parent)
-    label.setWordWrap(True)
-    if hint:
-        label.setObjectName("Hint")
-    return label

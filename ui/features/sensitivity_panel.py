@@ -12,7 +12,7 @@ from ui.shared.empty_states import StudyNote
 from ui.shared.explanations import quality_origin
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
-from ui.shared.number_format import count, decibel, minus, percent
+from ui.shared.number_format import count, decibel, percent
 from ui.shared.panel import Panel
 from ui.shared.study_controller import StudyController
 from ui.shared.theme import Theme
@@ -22,7 +22,7 @@ from ui.state.selection import Selected
 from workbench.analysis.error_sources import largest_sources
 from workbench.results import EvaluateResult, load_result
 from workbench.studies.sensitivity import DEFAULT_SAMPLES, SensitivityResult, Unit, UnitSensitivity, give
-from workbench.text import plural
+from workbench.text import plural, signed
 
 # A gain below the first is none for a person, and the axis of gains has the second at least [dB].
 _MATTERS_DB, _LEAST_RANGE_DB = 0.1, 1.0
@@ -41,8 +41,7 @@ class SensitivityPanel(Panel):
         context = self.context
         self._shown: list[UnitSensitivity] = []
         self._chosen: UnitSensitivity | None = None
-        # The unit that was previewed last; "" for none.
-        self._tried = ""
+        self._previewed = ""
         self.study = StudyController(
             "sensitivity", SensitivityResult, context.document, context.runner, context.session.cache, self
         )
@@ -131,9 +130,9 @@ class SensitivityPanel(Panel):
         layout = QVBoxLayout(side)
         layout.setContentsMargins(10, 4, 0, 0)
         layout.setSpacing(8)
-        for widget in (self.title, self.about):
-            layout.addWidget(widget)
+        layout.addWidget(self.title)
         layout.addLayout(row)
+        layout.addWidget(self.about)
         layout.addWidget(self.outcome)
         layout.addWidget(self.make_rule)
         layout.addStretch(1)
@@ -168,6 +167,8 @@ class SensitivityPanel(Panel):
         every = "all " if result.samples < self.samples.value() and self._is_done(result) else ""
         gains = [result.gain_db(unit) or 0.0 for unit in result.units]
         none = f" No module alone gains {_MATTERS_DB:g} dB." if max(gains, default=0.0) < _MATTERS_DB else ""
+        if min(gains, default=0.0) < -_MATTERS_DB:
+            none += " Below zero: the error of the module cancels some of another's."
         more = f" {plural(len(gains), 'bar')}; the wheel scrolls." if self.bars.scrolls else ""
         return (
             f"Whole model {decibel(result.quantized.sqnr_db)} over {every}"
@@ -213,7 +214,7 @@ class SensitivityPanel(Panel):
         ]
         if unit.per_tensor is not None:
             change, points = result.per_tensor_db(unit), result.per_tensor_points(unit)
-            top1 = "" if points is None else minus(f", top-1 {points:+.1f} points")
+            top1 = "" if points is None else f", top-1 {signed(points, 1)} points"
             lines.append(f"one scale for each of its weights: {decibel(change)}{top1}")
         if result.labelled and result.samples:
             share = result.samples
@@ -234,12 +235,11 @@ class SensitivityPanel(Panel):
     def _show_preview(self) -> None:
         unit = self._chosen
         self.attempt.setEnabled(unit is not None and not self.preview.is_running)
-        # A preview is of one module: its figures are not those of another that was chosen since.
-        is_own = unit is not None and unit.unit.name == self._tried
-        self.outcome.setText(self.preview.sentence() if is_own else "")
-        candidate = self.preview.candidate if is_own else None
-        self.make_rule.setText(candidate.label if candidate else "Add rule")
-        fits = is_own and self.preview.fits and not self.preview.is_running
+        candidate = self.preview.candidate
+        is_shown = unit is not None and candidate is not None and unit.unit.name == self._previewed
+        self.outcome.setText(self.preview.sentence() if is_shown else "")
+        self.make_rule.setText(candidate.label if candidate is not None and is_shown else "Add rule")
+        fits = is_shown and self.preview.fits and not self.preview.is_running
         self.make_rule.setEnabled(fits)
         self.make_rule.setToolTip("" if fits else "Preview a precision first")
 
@@ -262,7 +262,7 @@ class SensitivityPanel(Panel):
     def _on_preview(self) -> None:
         project, unit, config = (self.context.document.project, self._chosen, self.config.currentText())
         if project is not None and unit is not None:
-            self._tried = unit.unit.name
+            self._previewed = unit.unit.name
             self.preview.begin(f"Set {unit.unit.name} to {config}", give(project, unit.unit, config))
 
 

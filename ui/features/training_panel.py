@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.candidate_preview import CandidatePreview
-from ui.shared.chart import Chart, log_ticks, pen, wash
+from ui.shared.chart import Chart, Scatter, log_ticks, pen, wash
 from ui.shared.empty_states import StudyNote
 from ui.shared.forms import SpinBox
 from ui.shared.labels import Label, literal
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _DOT_PX, _BEST_PX = 5, 10
 # Equal axis widths align the epochs of both plots.
-_AXIS_PX = 52
+_AXIS_PX = 66
 _MOST_TICKS = 5
 
 
@@ -65,8 +65,8 @@ class EpochPlot(Chart):
         self.best = 0
         self._unit = unit
         self._line = pg.PlotCurveItem()
-        self._dots = pg.ScatterPlotItem(size=_DOT_PX, pen=None, pxMode=True)
-        self._best = pg.ScatterPlotItem(size=_BEST_PX, pen=None, pxMode=True)
+        self._dots = Scatter(size=_DOT_PX, pen=None, pxMode=True)
+        self._best = Scatter(size=_BEST_PX, pen=None, pxMode=True)
         self._before = pg.InfiniteLine(angle=0)
         self._before.hide()
         for item in (self._before, self._line, self._dots, self._best):
@@ -221,6 +221,10 @@ NO_WEIGHTS = "No trained weights for this configuration; train first"
 NO_GAIN = "No epoch improved on the initial weights"
 _TRY_TIP = "Quantize, evaluate and compile a copy with these weights; the project does not change"
 _USE_TIP = "Save these weights beside the project and use them in all stages"
+_WORSE = (
+    "Worse than before on the evaluation data, which training does not see: more calibration data, "
+    "fewer epochs or a lower learning rate may help."
+)
 _USE, _BACK = "Use these weights", "Use the model's weights"
 
 
@@ -344,7 +348,7 @@ class TrainingPanel(Panel):
         text = (
             f"Before training {decibel(result.start_db)}, {_best(result)}; "
             f"{plural(len(result.epochs), 'epoch')} of {plural(result.samples, 'sample')}, "
-            f"predicted on {measured} {result.data}."
+            f"predicted on {measured} {result.data}. Preview measures on the evaluation data."
         )
         if result.device != "cpu":
             text += f" Trained on {result.device}."
@@ -366,7 +370,15 @@ class TrainingPanel(Panel):
         self.use.setEnabled(ready and not is_used)
         self.use.setText("Weights in use" if is_used else _USE)
         self.back.setEnabled(bool(used))
-        self.outcome.setText(self.preview.sentence())
+        self.outcome.setText("\n".join(filter(None, (self.preview.sentence(), self._worse()))))
+
+    def _worse(self) -> str:
+        """Return that the previewed weights lose accuracy, where they do; "" if they do not."""
+        before, after = self.preview.runs()
+        if before is None or after is None or before.quality.sqnr_db is None or after.quality.sqnr_db is None:
+            return ""
+        is_worse = after.quality.sqnr_db < before.quality.sqnr_db
+        return _WORSE if is_worse and (after.accuracy or 0.0) <= (before.accuracy or 0.0) else ""
 
     def _weights(self) -> str | None:
         """Save the best weights beside the project and return the file name; None on error."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from PySide6.QtCore import QObject, Signal
 
-from ui.shared.number_format import accuracy_text, count, minus, size
+from ui.shared.number_format import accuracy_text, count, size
 from ui.state.document import Document
 from ui.state.jobs import Purpose
 from ui.state.run_history import RunHistory
@@ -18,6 +18,7 @@ from workbench.project.model import Project
 from workbench.project.opened import OpenProject
 from workbench.protocol import Event, StageFailed
 from workbench.targets import target_of
+from workbench.text import signed
 
 _STAGES = ["evaluate", "lower"]
 # Fields that are equal in a run and the project it was made from.
@@ -104,7 +105,7 @@ class CandidatePreview(QObject):
             texts = accuracy_text(before), accuracy_text(after)
             lines.insert(0, f"{after.accuracy_name}: {texts[0]} \u2192 {texts[1]}")
         if before.cost is None or after.cost is None:
-            lines.append("Compiling\u2026" if self.is_running and self.fits else "Cost unknown.")
+            lines.append("Compiling\u2026" if self.is_running else "Cost unknown.")
         else:
             a, b = before.cost, after.cost
             lines.append(f"cycles: {count(a.cycles)} \u2192 {_share(a.cycles, b.cycles)}")
@@ -139,8 +140,8 @@ class CandidatePreview(QObject):
 def _figure(name: str, before: float | None, after: float | None) -> list[str]:
     if before is None or after is None:
         return []
-    return [minus(f"{name}: {before:.2f} \u2192 {after:.2f} dB ({after - before:+.2f} dB)")]
+    return [f"{name}: {before:.2f} \u2192 {after:.2f} dB ({signed(after - before, 2)} dB)"]
 
 
 def _share(before: int, after: int) -> str:
-    return minus(f"{count(after)} ({100 * (after - before) / before:+.1f} %)") if before else count(after)
+    return f"{count(after)} ({signed(100 * (after - before) / before, 1)} %)" if before else count(after)

@@ -69,6 +69,13 @@ class BrushBox(pg.ViewBox):  # type: ignore[misc]
             self.picked.emit(point.x(), point.y(), adds)
 
 
+class Scatter(pg.ScatterPlotItem):  # type: ignore[misc]
+    """Dots that leave clicks to the box of the chart: pyqtgraph's take a click on a dot."""
+
+    def mouseClickEvent(self, event: Any) -> None:
+        event.ignore()
+
+
 def tick_texts(values: list[float], scale: float, spacing: float) -> list[str]:
     """Return the texts of linear ticks, with thousands separators.
 

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.labels import Label, literal
+from ui.shared.setting_names import in_window
 from ui.state.session import Session, StageView
 from workbench.errors import ErrorInfo, Place
 from workbench.ids import StageId
@@ -38,7 +39,7 @@ _LINKS = {"option": "Show setting", "rule": "Show rule", "sample": "Show sample"
 
 def failure_text(title: str, info: ErrorInfo) -> str:
     """Return what failed, why, and what to do."""
-    return f"{title} failed: {info.message}\n{info.hint}".strip()
+    return f"{title} failed: {info.message}\n{in_window(info.hint)}".strip()
 
 
 def sentence(view: StageView, empty: str, *, is_brief: bool = False) -> str:

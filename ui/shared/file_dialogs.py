@@ -6,9 +6,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDialogButtonBox, QFileDialog, QLineEdit, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QDialogButtonBox,
+    QFileDialog,
+    QHeaderView,
+    QLineEdit,
+    QPushButton,
+    QToolButton,
+    QTreeView,
+    QWidget,
+)
 
 from ui.shared.theme import icon
 from ui.state.settings import Settings
@@ -24,6 +33,7 @@ DATA = "Data (*.npz *.npy *.pt *.txt *.py)"
 # Names of files that hold nothing but weights; a .pt file may be data.
 WEIGHT_SUFFIXES = frozenset({".safetensors", ".pth", ".ckpt"})
 
+_WIDE_PX, _HIGH_PX = 860, 520
 # Where a dialog of a title began, beside the folder that was chosen from there.
 _START = "{}, began in"
 # The buttons of Qt's file dialog, by their object names, and their icons.
@@ -133,6 +143,12 @@ def _prepared(dialog: QFileDialog, title: str, start: Path | None, filters: Sequ
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     if filters:
         dialog.setNameFilters(list(filters))
+    dialog.resize(QSize(_WIDE_PX, _HIGH_PX).boundedTo(dialog.screen().availableSize()))
+    if (files := dialog.findChild(QTreeView, "treeView")) is not None:
+        # Size, type and date take what they need: Qt cuts them and lets the date leave the dialog.
+        header = files.header()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
     # Qt's own arrows are black in every theme. A dialog of the system has no such buttons.
     colour = dialog.palette().text().color().name()
     for name, picture in _ARROWS.items():

@@ -42,6 +42,8 @@ class PathField(QWidget):
     def __init__(self, title: str, patterns: str, parent: QWidget, *, kind: Kind = "file") -> None:
         super().__init__(parent)
         self._title, self._patterns = title, patterns
+        # Where the first dialog opens; None is the home folder.
+        self.start: Path | None = None
         self.line = QLineEdit(self)
         self.line.setAccessibleName(title)
         self.line.textEdited.connect(self.edited)
@@ -79,7 +81,9 @@ class PathField(QWidget):
 
     def _ask(self, *, folder: bool) -> None:
         filters = () if folder else (self._patterns, "All files (*)")
-        dialog = ask_to_open(self, self._title, self.set_text, filters=filters, folder=folder)
+        dialog = ask_to_open(
+            self, self._title, self.set_text, start=self.start, filters=filters, folder=folder
+        )
         if (known := Path(self.text())).is_absolute():
             dialog.setDirectory(str(known.parent))
 

@@ -6,10 +6,11 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize
-from PySide6.QtGui import QPainter, QPaintEvent, Qt
-from PySide6.QtWidgets import QLabel
+from PySide6.QtGui import QPainter, QPaintEvent, Qt, QTextBlockFormat, QTextCursor, QTextFormat
+from PySide6.QtWidgets import QFrame, QLabel, QScrollArea
 
 if TYPE_CHECKING:
+    from PySide6.QtGui import QTextBlock, QTextDocument
     from PySide6.QtWidgets import QWidget
 
 
@@ -40,6 +41,51 @@ class ElidedLabel(Label):
         painter.setPen(colour)
         painter.drawText(self.contentsRect(), self.alignment(), text)
         painter.end()
+
+
+def scrolled(label: Label, parent: QWidget) -> QScrollArea:
+    """Return an area that shows a text from its top and scrolls where it has more lines than room."""
+    label.setWordWrap(True)
+    label.setAlignment(Qt.AlignmentFlag.AlignTop)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    scroll = QScrollArea(parent)
+    scroll.setWidget(label)
+    scroll.setWidgetResizable(True)
+    scroll.setFrameShape(QFrame.Shape.NoFrame)
+    scroll.viewport().setAutoFillBackground(False)
+    label.setAutoFillBackground(False)
+    return scroll
+
+
+# Room above a heading, below it, and below a paragraph or code [px].
+_ABOVE_PX, _BELOW_PX, _APART_PX = 16, 4, 8
+
+
+def space_blocks(document: QTextDocument) -> None:
+    """Put room around the headings and paragraphs of a Markdown text, which Qt shows without any."""
+    cursor = QTextCursor(document)
+    cursor.beginEditBlock()
+    block = document.begin()
+    while block.isValid():
+        cursor.setPosition(block.position())
+        margins = QTextBlockFormat()
+        following = block.next()
+        if block.blockFormat().headingLevel():
+            margins.setTopMargin(_ABOVE_PX if block.position() else 0)
+            margins.setBottomMargin(_BELOW_PX)
+        elif cursor.currentTable() is None and not _goes_on(block, following):
+            margins.setBottomMargin(_APART_PX)
+        cursor.mergeBlockFormat(margins)
+        block = following
+    cursor.endEditBlock()
+
+
+def _goes_on(block: QTextBlock, following: QTextBlock) -> bool:
+    """Return whether a block is a line of a list or of code that the next block continues."""
+    is_listed = block.textList() is not None and following.textList() is not None
+    fence = QTextFormat.Property.BlockCodeFence
+    is_code = all(one.blockFormat().hasProperty(fence) for one in (block, following))
+    return following.isValid() and (is_listed or is_code)
 
 
 def literal(text: str) -> str:

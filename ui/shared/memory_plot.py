@@ -148,7 +148,7 @@ class MemoryPlot(Chart):
         """Show tensors; ``fullest`` is the step of the peak. Nothing is selected afterwards."""
         self.tensors = tuple(tensors)
         self._chosen = frozenset()
-        self._names = [tensor.module or tensor.name for tensor in tensors]
+        self._names = [t.module or ("weights" if t.usage == _BUFFERS else t.name) for t in tensors]
         self._sides = np.asarray(
             [(t.start, t.end + 1, t.address / _KIB, (t.address + t.bytes) / _KIB) for t in tensors]
         ).reshape(-1, 4)

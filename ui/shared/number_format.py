@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING
 
 from workbench.text import plural
@@ -13,15 +12,6 @@ if TYPE_CHECKING:
 
 DASH = "\u2013"
 _KIB = 1024
-
-
-# A hyphen before a number that is not within a word, a range or a path.
-_HYPHEN = re.compile(r"(?<![\w.,/*\-])-(?=\d)")
-
-
-def minus(text: str) -> str:
-    """Return a text whose negative numbers have a minus sign instead of a hyphen."""
-    return _HYPHEN.sub("\u2212", text)
 
 
 def known(value: float | None) -> bool:
@@ -38,7 +28,7 @@ def figure(value: float | None, digits: int = 4) -> str:
 
 def decibel(value: float | None) -> str:
     """Return a ratio in dB."""
-    return DASH if value is None or not math.isfinite(value) else minus(f"{value:.2f} dB")
+    return DASH if value is None or not math.isfinite(value) else f"{value:.2f} dB".replace("-", "\u2212")
 
 
 def percent(share: float | None, digits: int = 2) -> str:

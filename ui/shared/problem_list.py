@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Qt
 from ui.shared import sortable_table
 from ui.shared.chip import AnyIndex
 from ui.shared.explanations import rule_words
-from ui.shared.setting_names import setting_title
+from ui.shared.setting_names import in_window, setting_title
 from ui.shared.sortable_table import FigureTableModel
 from ui.state.session import StageView
 from workbench.deploy import boards
@@ -47,7 +47,7 @@ class Problem:
 
 def of_info(info: ErrorInfo, source: str, severity: Literal["error", "warning"]) -> Problem:
     """Return an ``ErrorInfo`` as a problem."""
-    return Problem(severity, info.message, info.hint, info.where, source, info.details, info.code)
+    return Problem(severity, info.message, in_window(info.hint), info.where, source, info.details, info.code)
 
 
 def project_problems(
@@ -138,8 +138,8 @@ def _place_text(problem: Problem) -> str:
     if where is None:
         return ""
     match where.kind:
-        case "rule":
-            return "rule"
+        case "rule" | "module" if where.kind == "rule" or not where.id:
+            return "rule" if where.kind == "rule" else "whole model"
         case "option":
             return setting_title(where.id)
         case "line":

@@ -119,6 +119,11 @@ class RangeRow:
         return (grid.low, grid.high) if grid is not None else None
 
     @property
+    def type_text(self) -> str:
+        """The type of its integers: weights of 4 bits are stored as int8."""
+        return "int4" if self.label == "a8w4" else self.tensor.dtype
+
+    @property
     def label(self) -> str:
         """The label of the precision whose colour the tensor has."""
         if self.tensor.format:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 PREPROCESS = (
     ("size", "Size"),
     ("crop", "Crop"),
@@ -45,6 +47,7 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
         "Evaluation",
         (
             ("evaluation.data.spec", "Data"),
+            *_data_rows("evaluation.data"),
             ("evaluation.metric", "Metric"),
             ("evaluation.decode", "Decoder of the outputs"),
             ("evaluation.objects.confidence", "Objects: lowest counted score"),
@@ -54,7 +57,6 @@ SECTIONS: tuple[tuple[str, Rows], ...] = (
             ("evaluation.limit", "Evaluated samples"),
             ("evaluation.class_output", "Class output"),
             ("evaluation.hold_out", "Hold out calibration data"),
-            *_data_rows("evaluation.data"),
         ),
     ),
     (
@@ -101,3 +103,19 @@ def setting_title(key: str) -> str:
     known = titles()
     fitting = [name for name in known if name == key or name.startswith(f"{key}.")]
     return known[fitting[0]] if fitting else key.partition(".")[0].replace("_", " ").capitalize()
+
+
+# A command in a remedy that sets one setting of the project, or one option of the target.
+_COMMAND = re.compile(r"(?:Run: )?workbench (settings|target) PROJECT ([\w.]+)=(\S*[^\s.,]|)")
+
+
+def in_window(hint: str) -> str:
+    """Return a remedy with the words of the window instead of commands that set one thing."""
+
+    def words(command: re.Match[str]) -> str:
+        kind, key, value = command.groups()
+        if kind == "target":
+            return f"{key} = {value} in Target options"
+        return f"{setting_title(key)} = {value or 'empty'} in Project settings"
+
+    return _COMMAND.sub(words, hint)

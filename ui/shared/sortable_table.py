@@ -308,6 +308,8 @@ class FigureView(QTableView):
         copy = QShortcut(QKeySequence.StandardKey.Copy, self)
         copy.setContext(Qt.ShortcutContext.WidgetShortcut)
         copy.activated.connect(self._on_copy)
+        # A table without rows has whole titles.
+        self.fit_columns()
 
     def fit_columns(self) -> None:
         """Fit column widths to their texts up to a limit. A last text column takes the rest.
@@ -414,14 +416,15 @@ class FigureView(QTableView):
         self._is_sizing = False
 
     def _end_at_the_edge(self, widths: list[int], texts: list[int]) -> None:
-        """Widen the first column of texts where a column of figures would be cut at the edge.
+        """Widen a column of texts where a column of figures would be cut at the edge.
 
-        A cut number looks like another one.
+        A cut number looks like another one. The widened column is the one that lacks most.
         """
         rest = self.viewport().width()
         for column in (c for c in range(len(widths)) if not self.isColumnHidden(c)):
             if rest < widths[column]:
-                wider = next((text for text in texts if text < column), None)
+                before = [text for text in texts if text < column and not self.isColumnHidden(text)]
+                wider = max(before, key=lambda c: self._whole[c] - widths[c], default=None)
                 if wider is not None and column not in texts and rest > 0:
                     widths[wider] += rest
                 return

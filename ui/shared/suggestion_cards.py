@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QSc
 
 from ui.shared.board_fit import BoardFitReader
 from ui.shared.labels import ElidedLabel, Label, literal
-from ui.shared.number_format import minus
 from ui.shared.panel import PanelContext
 from ui.shared.study_controller import StudyController
 from ui.shared.suggestion_trials import SuggestionTrials
@@ -46,6 +45,7 @@ from workbench.suggestions import (
     spared_by,
     suggest,
 )
+from workbench.text import signed
 
 # Where a line of code may be broken.
 _JOINTS = re.compile(r"[._(,=]")
@@ -127,14 +127,14 @@ class SuggestionCards(QScrollArea):
             apply.clicked.connect(lambda: self.apply_asked.emit(suggestion))
             buttons += [preview, apply]
         card, column = _frame(suggestion.title, parent)
-        column.addWidget(_text(minus(suggestion.evidence), card))
+        column.addWidget(_text(suggestion.evidence, card))
         for line in suggestion.written:
             column.addLayout(_line(line, card))
         column.addWidget(GainFigures(suggestion.gain, card))
         if suggestion.modules:
             column.addWidget(ModuleTable(suggestion.modules, card))
         effect = suggestion.expected if suggestion.tried else f"Expected: {suggestion.expected}"
-        expected = _text(minus(effect), card)
+        expected = _text(effect, card)
         expected.setObjectName("Hint")
         column.addWidget(expected)
         measured = self._previews[suggestion.title] = _text("", card)
@@ -177,13 +177,13 @@ class GainFigures(QWidget):
                 (
                     "Tensor SQNR" if alone else "SQNR",
                     " dB",
-                    "" if gain.sqnr_db is None else f"{gain.sqnr_db:+.1f}",
+                    "" if gain.sqnr_db is None else signed(gain.sqnr_db, 1),
                     f"Signal to quantization noise ratio{alone}",
                 ),
                 ("Bytes", "", _change(gain.bytes), "Bytes of the program file"),
             )
         ):
-            title, figure = Label(name, self), Label(minus(text) + unit if text else "\u2013", self)
+            title, figure = Label(name, self), Label(text + unit if text else "\u2013", self)
             title.setObjectName("Hint")
             figure.setToolTip(literal(tip if text else f"{tip}: not known"))
             for row, label in enumerate((title, figure)):
@@ -219,7 +219,7 @@ class ModuleTable(QWidget):
         known = [c for c in range(len(_MODULE_COLUMNS)) if any(row[c] for row in rows)]
         self._add(grid, 0, [_MODULE_COLUMNS[column] for column in known])
         for number, row in enumerate(rows, 1):
-            figures = [minus(row[column]) or "\u2013" for column in known[1:]]
+            figures = [row[column].replace("-", "\u2212") or "\u2013" for column in known[1:]]
             self._add(grid, number, [row[0], *figures])
         if (more := len(modules) - self._MOST) > 0:
             grid.addWidget(Label(f"and {more} more", self), self._MOST + 1, 0, 1, len(known))
@@ -240,7 +240,7 @@ def _change(saved: int | None) -> str:
     """Return what is saved as a change, e.g. ``-1,200``; "" if unknown."""
     if saved is None:
         return ""
-    return minus(f"{-saved:+,}") if saved else "0"
+    return signed(-saved, 0)
 
 
 def _frame(title: str, parent: QWidget) -> tuple[QFrame, QVBoxLayout]:

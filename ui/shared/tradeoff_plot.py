@@ -10,7 +10,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Signal
 from PySide6.QtWidgets import QWidget
 
-from ui.shared.chart import Chart, pen, wash
+from ui.shared.chart import Chart, Scatter, pen, wash
 from ui.shared.theme import Theme
 
 _SMALLEST_PX, _LARGEST_PX = 8.0, 20.0
@@ -78,7 +78,7 @@ class TradeoffPlot(Chart):
         self.box.setMouseEnabled(x=False, y=False)
         self._front = pg.PlotCurveItem()
         self._trail = pg.PlotCurveItem()
-        self._dots = pg.ScatterPlotItem()
+        self._dots = Scatter()
         self._least = pg.InfiniteLine(angle=0, movable=True)
         self._most = pg.InfiniteLine(angle=90, movable=True)
         for item in (self._trail, self._front, self._dots, self._least, self._most):

@@ -93,11 +93,34 @@ _WIDTH_PX = 560
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of the command palette: an action, a module or a node."""
+    """One entry of the command palette: an action, a module or a node; ``words`` find it, too."""
 
     text: str
     kind: str
     run: Callable[[], None]
+    words: str = ""
+
+    def rank(self, query: str) -> int | None:
+        """Return how well the entry matches what was typed; see ``rank``."""
+        sought = query.lower().strip()
+        is_known = bool(sought) and any(word.startswith(sought) for word in self.words.split())
+        return 0 if is_known else rank(self.text, query)
+
+
+# What the field calls the content of a panel, by the action that shows it.
+OTHER_WORDS = {
+    "go_training": "qat fine-tuning retraining",
+    "go_weight_transforms": "gptq adaround smoothquant awq equalization rounding",
+    "go_search": "nas optuna mixed-precision pareto",
+    "go_ranges": "calibration histogram observer minmax percentile",
+    "go_accuracy": "sqnr top-1 verify error",
+    "go_cost": "cycles latency macs performance",
+    "go_timeline": "profile perfetto trace",
+    "go_memory": "sram arena allocation",
+    "go_devices": "sweep boards",
+    "go_deliverables": "pte firmware export files",
+    "go_simulator": "fvp corstone",
+}
 
 
 def rank(text: str, query: str) -> int | None:
@@ -191,7 +214,7 @@ class CommandPalette(QFrame):
         return True
 
     def _show(self, text: str) -> None:
-        ranked = ((rank(entry.text, text), entry) for entry in self._entries)
+        ranked = ((entry.rank(text), entry) for entry in self._entries)
         fitting = [(cost, entry) for cost, entry in ranked if cost is not None]
         fitting.sort(key=lambda pair: (pair[0], len(pair[1].text) if text else 0))
         self.list.clear()

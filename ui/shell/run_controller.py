@@ -210,8 +210,12 @@ class RunController(QObject):
         if job.state == "done":
             show = Action("Show", lambda: self._show_work(job))
             self._context.notices.success(
-                f"{goal(job)} finished.", f"Duration: {duration(job.elapsed_s)}.", [show]
+                f"{_work(job)} finished.", f"Duration: {duration(job.elapsed_s)}.", [show]
             )
+
+
+def _work(job: Job) -> str:
+    return f"Preview: {goal(job)}" if job.purpose == "preview" else goal(job)
 
 
 class DeliverablesController(QObject):

@@ -24,6 +24,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.appearance import Appearance
 from ui.shared.labels import Label
+from ui.shared.setting_names import in_window
 from ui.shared.theme import Theme, icon
 from ui.state.notices import Notice, Notices
 
@@ -83,7 +84,7 @@ class Toast(QFrame):
         outer.setSpacing(6)
         outer.addLayout(self._headline(theme))
         if self.notice.hint:
-            hint = _wrapped(self.notice.hint, "Hint")
+            hint = _wrapped(in_window(self.notice.hint), "Hint")
             hint.setContentsMargins(24, 0, 8, 0)
             outer.addWidget(hint)
         buttons = self._buttons()

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QInputDialog
 
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.tab_order import FocusOutline
-from ui.shell.actions import Entry
+from ui.shell.actions import OTHER_WORDS, Entry
 from ui.shell.main_window import NAME, MainWindow
 from ui.state.settings import LAST
 from workbench.errors import Place, WorkbenchError
@@ -241,12 +241,13 @@ class Navigation(QObject):
 
     def _entries(self) -> Iterator[Entry]:
         named: set[str] = set()
-        for action in self._window.actions_by_id.values():
+        for name, action in self._window.actions_by_id.items():
             text = action.text().replace("&", "").rstrip("\u2026")
             # Two stages have an action with a shortcut besides the one of every stage.
             if action.isEnabled() and text not in named:
                 named.add(text)
-                yield Entry(text, action.shortcut().toString() or "action", action.trigger)
+                kind = action.shortcut().toString() or "action"
+                yield Entry(text, kind, action.trigger, OTHER_WORDS.get(name, ""))
         for module in self._context.model_index.modules:
             if module.path:
                 place = Place(kind="module", id=module.path)

@@ -59,8 +59,7 @@ class Score:
 class Pin(QObject):
     """What figures are compared with: the float model, a chosen run, or nothing.
 
-    Beside the float model, the first evaluation of the present model is what the cost of later ones
-    is compared with.
+    Beside the float model, the first evaluation is what the cost of later ones is compared with.
 
     Signals:
         changed: there is another run, or none.
@@ -82,15 +81,19 @@ class Pin(QObject):
         if number == _NO_PIN:
             return None
         if number is None:
-            evaluated = (run for run in self._history.runs if run.quality.samples)
-            first = next((run for run in evaluated if self._has_same(run, "import_model")), None)
+            runs = self._history.runs
+            first = next((run for run in runs if run.quality.samples and self._is_of_model(run)), None)
             # The present one would be compared with itself.
-            is_present = first is not None and self._has_same(first, "evaluate", "lower")
-            return None if is_present else first
+            return None if first is None or self._is_present(first) else first
         return next((run for run in self._history.runs if run.number == number), None)
 
-    def _has_same(self, run: Run, *stages: StageId) -> bool:
-        """Return whether the results of stages are those of the present configuration, where known."""
+    def _is_of_model(self, run: Run) -> bool:
+        """Return whether a run is of the present model, as far as that is known."""
+        loaded = run.digests.get("import_model", "")
+        return loaded in ("", self._session.planned_key("import_model"))
+
+    def _is_present(self, run: Run) -> bool:
+        stages: tuple[StageId, ...] = ("evaluate", "lower")
         keys = {stage: self._session.planned_key(stage) for stage in stages}
         return all(run.digests.get(stage, "") in ("", key) for stage, key in keys.items())
 

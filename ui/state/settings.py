@@ -28,7 +28,7 @@ LAST = "last"
 _GIB = 1 << 30
 _KEY_LETTERS = 16
 _MAX_BYTES = 4 << 20
-_LAYOUTS, _RECENTS = "layouts/", "recents"
+_LAYOUTS = "layouts/"
 
 # Object names of docks in layouts saved before their panels were renamed.
 _RENAMED_DOCKS = {
@@ -90,6 +90,8 @@ class Settings:
         self.folder = folder or config_folder()
         self._file = self.folder / "window.json"
         self._known = _texts(self._file)
+        # Keys whose present text is not in the file.
+        self._unwritten: set[str] = set()
 
     @property
     def theme(self) -> str:
@@ -153,10 +155,10 @@ class Settings:
 
     @property
     def recents(self) -> list[Path]:
-        """Recently opened projects, newest first, with those of other windows."""
-        if not is_open_to_others(self.folder):
-            self._known |= {name: text for name, text in _texts(self._file).items() if name == _RECENTS}
-        names = self._text(_RECENTS, "").split("\n")
+        """Projects that this window or another one opened recently, newest first."""
+        if "recents" not in self._unwritten:
+            self._known |= {key: text for key, text in _texts(self._file).items() if key == "recents"}
+        names = self._text("recents", "").split("\n")
         return [Path(name) for name in names if name]
 
     def remember_recent(self, path: Path) -> None:
@@ -209,15 +211,17 @@ class Settings:
     def _put(self, changes: dict[str, str]) -> None:
         """Change texts, here and in the file, where another window may have changed others."""
         self._known |= changes
+        self._unwritten |= changes.keys()
         if is_open_to_others(self.folder):
             return
         text = json.dumps(_texts(self._file) | changes, indent=1)
         with contextlib.suppress(OSError):
             make_private_folder(self.folder)
             write_file(self._file, text.encode(), mode=0o600)
+            self._unwritten -= changes.keys()
 
     def _write_recents(self, paths: list[Path]) -> None:
-        self._put({_RECENTS: "\n".join(str(p) for p in paths)})
+        self._put({"recents": "\n".join(str(p) for p in paths)})
 
     def _text(self, key: str, default: str) -> str:
         return self._known.get(key, default)

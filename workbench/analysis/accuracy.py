@@ -379,10 +379,6 @@ class _Measured:
         """Yield a sentence on each input that the network itself does not use."""
         for name in dict.fromkeys(n for part in self._dependences() for n in part.unused):
             yield f"The network itself does not use the input {name}."
-        value = self._evaluated
-        if value is not None and value.top1_quantized is not None and not self._labelled:
-            why = "gives no class clearly" if value.top1_float else "is right in no sample"
-            yield f"The labels judge nothing: the float model {why}. The SQNR decides."
 
     def why_none(self, reason: str) -> str:
         """Return why no limit applies."""

@@ -73,7 +73,7 @@ class Comparison:
     Attributes:
         before: The baseline.
         after: The run that is compared with it.
-        parts: Changes by what they concern: target, rules, figures, layers, versions.
+        parts: Changes by what they concern: target, rules, settings, figures, layers, versions.
         limits: The conditions that were given, with the run's figures. ``limit.held`` is False if
             one is broken, or its figure is missing.
     """

@@ -11,9 +11,10 @@ from workbench.errors import WorkbenchError
 from workbench.history.runs import Run
 from workbench.project.model import name_of
 from workbench.results import OUTSIDE_MODULES, LowerResult, load_result
-from workbench.targets import target_of
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from workbench.history.runs import Run
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Compression, Rule
@@ -85,6 +86,7 @@ class Difference:
     """The differences of the second run from the first."""
 
     rules: tuple[Change, ...]
+    settings: tuple[Change, ...]
     figures: tuple[Change, ...]
     layers: tuple[Change, ...]
     versions: tuple[Change, ...]
@@ -94,16 +96,11 @@ class Difference:
         """The parts by name."""
         return {
             "rules": self.rules,
+            "settings": self.settings,
             "figures": self.figures,
             "layers": self.layers,
             "versions": self.versions,
         }
-
-
-def is_same_model(a: Run, b: Run) -> bool:
-    """Return whether two runs have one model: its code, weights and example inputs."""
-    first, second = (run.digests.get("import_model", "") for run in (a, b))
-    return not first or not second or first == second
 
 
 def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
@@ -115,7 +112,8 @@ def difference(a: Run, b: Run, least_db: float = 0.05) -> Difference:
         least_db: Layers with a smaller change are omitted [dB].
     """
     return Difference(
-        rules=(*_model(a, b), *changes(facts_of_rules(a), facts_of_rules(b))),
+        rules=tuple(changes(facts_of_rules(a), facts_of_rules(b))),
+        settings=tuple(_settings(a, b)),
         figures=tuple(changes(_figures(a), _figures(b))),
         layers=tuple(_layers(a, b, least_db)),
         versions=tuple(changes(a.versions, b.versions)),
@@ -146,24 +144,7 @@ def rules_line(run: Run) -> str:
     fixed = len(run.ranges)
     taken += [f"{fixed} fixed range{'s' if fixed != 1 else ''}"] if fixed else []
     sizes = [size_line(entry) for entry in run.compressions]
-    options = [f"{title}: {value}" for title, value in target_options(run).items()]
-    return ", ".join([*general, *rest, *run.improvers, *sizes, *trained, *taken, *options])
-
-
-def target_options(run: Run) -> dict[str, str]:
-    """Return the options of a run's target that are not its defaults: values by title."""
-    try:
-        target = target_of(run.target.id)
-    except WorkbenchError:
-        return {}
-    complete = target.complete(run.target)
-    changed = {}
-    for option in target.options(complete):
-        value = complete.options.get(option.name, option.default)
-        if value not in (option.default, None, ""):
-            switch = "on" if value else "off"
-            changed[option.title] = switch if isinstance(value, bool) else str(value)
-    return changed
+    return ", ".join([*general, *rest, *run.improvers, *sizes, *trained, *taken])
 
 
 def size_line(entry: Compression) -> str:
@@ -195,9 +176,38 @@ def facts_of_rules(run: Run) -> dict[str, str]:
         for index, factors in enumerate(run.output_factors)
         if factors
     }
-    facts |= target_options(run)
     facts |= {f"range of {m.scope_text}": METHOD_TITLES[m.method] for m in run.range_methods}
     return facts | {f"range of {r.tensor}": f"{r.minimum:g} to {r.maximum:g}" for r in run.ranges}
+
+
+def facts_of_settings(run: Run) -> dict[str, str]:
+    """Return what else decides the figures of a run: the target's options, and the model.
+
+    The history has no name of a model: what it and its weights were is a digest.
+    """
+    options = run.target.options.items()
+    facts = {name.replace("_", " "): _option(value) for name, value in options}
+    return facts | {_MODEL: run.digests.get("import_model", "")[:8]}
+
+
+_MODEL = "model and weights"
+
+
+def _settings(a: Run, b: Run) -> list[Change]:
+    """Return the changed settings; other releases of the tools give the same model another digest."""
+    found = changes(facts_of_settings(a), facts_of_settings(b))
+    return [change for change in found if change.what != _MODEL or a.versions == b.versions]
+
+
+def is_same_model(a: Run, b: Run) -> bool:
+    """Return whether two runs are of one model with its weights, as far as that is known."""
+    return all(change.what != _MODEL or "" in (change.before, change.after) for change in _settings(a, b))
+
+
+def _option(value: JsonValue) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return "" if value is None else str(value)
 
 
 def _figures(run: Run) -> dict[str, str]:
@@ -247,10 +257,6 @@ def changes(a: Mapping[str, str], b: Mapping[str, str]) -> list[Change]:
     ]
 
 
-def _model(a: Run, b: Run) -> list[Change]:
-    return [] if is_same_model(a, b) else [Change("model", "", "its code or weights changed")]
-
-
 def _layers(a: Run, b: Run, least_db: float) -> list[Change]:
     before = {layer.tensor: layer.sqnr_db for layer in a.layers}
     moved = []
@@ -278,7 +284,14 @@ class ComparedRow:
 # What the estimated cycles are called, which are not ranked where two releases of Vela made them.
 _CYCLES = "cycles"
 # The kinds of differences, in the order in which they are shown: what was changed comes last.
-KINDS = {"figures": "Figure", "rules": "Rule", "modules": "Module", "layers": "Layer", "versions": "Version"}
+KINDS = {
+    "figures": "Figure",
+    "rules": "Rule",
+    "settings": "Setting",
+    "modules": "Module",
+    "layers": "Layer",
+    "versions": "Version",
+}
 
 
 def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRow]:
@@ -343,11 +356,11 @@ def run_title(run: Run, base: Run | None = None) -> str:
     parts = []
     for change in changes(facts_of_rules(base), facts_of_rules(run)):
         sign, value = ("+", change.after) if change.after else ("\u2212", change.before)
-        parts.append(f"{sign}{change.what}" if value == "on" else f"{sign}{value} {change.what}")
+        parts.append(f"{sign}{value} {change.what}")
     if run.target.id != base.target.id:
         parts.append(run.target.id)
-    if not is_same_model(base, run):
-        parts.insert(0, "other model")
+    for change in _settings(base, run):
+        parts.append("another model" if change.what == _MODEL else f"{change.what} {change.after}".strip())
     if not parts:
         return f"Run {run.number}"
     more = f", {len(parts) - 2} more" if len(parts) > 2 else ""

@@ -281,6 +281,10 @@ _WORDS_OF_CONFIGURE = 2
 _FAMILIES = {0: "ethos-u55", 1: "ethos-u65", 2: "ethos-u85"}
 
 
+# Ends of the names of commands whose 16-bit parameter is a value of a tensor.
+_OF_VALUES = ("ZERO_POINT", "ACTIVATION_MIN", "ACTIVATION_MAX")
+
+
 @dataclass(frozen=True)
 class Command:
     """One command: offset in its stream [bytes], name, parameter and payload."""
@@ -297,8 +301,11 @@ class Command:
 
     @property
     def text(self) -> str:
-        """The formatted value: addresses and 32-bit sizes in hexadecimal."""
-        return str(self.parameter) if self.payload is None else f"{self.value:#x}"
+        """The formatted value: addresses and 32-bit sizes in hexadecimal, values of tensors with sign."""
+        if self.payload is not None:
+            return f"{self.value:#x}"
+        is_negative = self.parameter >= 1 << 15 and self.name.endswith(_OF_VALUES)
+        return str(self.parameter - (1 << 16 if is_negative else 0))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -147,10 +148,10 @@ def keep_weights(training: TrainingResult, study: Path, folder: Path) -> str:
         )
     try:
         weights = read_limited(study / Path(training.weights).name, MAX_PROGRAM_BYTES)
-        file = folder / Path(training.file_name).name
-        # A run may be reading it: a file that is the same stays as it is.
-        if not file.is_file() or read_limited(file, MAX_PROGRAM_BYTES) != weights:
-            write_file(file, weights)
+        target = folder / Path(training.file_name).name
+        # A run that uses the file would end if it changed, also in its time alone.
+        if not os.path.isfile(target) or read_limited(target, MAX_PROGRAM_BYTES) != weights:
+            write_file(target, weights)
     except OSError as error:
         raise failure(
             f"The trained weights could not be written: {error.strerror or error}.",

@@ -11,7 +11,7 @@ from workbench.analysis.ranges import activations, choice_of, histogram_of, obse
 from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
 from workbench.targets.ethos_u.corrections import CORRECTIONS, is_enabled
-from workbench.text import listed, plural
+from workbench.text import listed, plural, signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ def wider_modules(spared: Sequence[Spared], labels: Mapping[str, str]) -> Iterat
                 id=f"wide:{unit.name}",
                 title=f"Assign {_WIDE} to {unit.name}",
                 evidence="Quantizing it to 8 bits costs more quality than most of the model.",
-                expected=f"Up to {unit.gain_db:+.1f} dB SQNR at the outputs: measured over "
+                expected=f"Up to {signed(unit.gain_db, 1)} dB SQNR at the outputs: measured over "
                 f"{plural(unit.samples, 'sample')} with only it in float. It takes more cycles.",
                 gain=ExpectedGain(sqnr_db=unit.gain_db),
                 edit=partial(edits.assign_many, kind=unit.kind, matches=list(unit.matches), config=_WIDE),
@@ -124,7 +124,7 @@ def clipped_outliers(
                 title=f"Clip the outliers of {row.node}",
                 evidence=f"Its largest value is {_peak(row):.0f} times its RMS, so that most "
                 "values share few steps.",
-                expected=f"{gain:+.1f} dB SQNR of this tensor alone, predicted from its "
+                expected=f"{signed(gain, 1)} dB SQNR of this tensor alone, predicted from its "
                 f"histogram; {100 * then.clipped:.3f} % of its values are clipped.",
                 gain=ExpectedGain(sqnr_db=gain, of_tensors=len(rows)),
                 edit=partial(edits.choose_method, scope="tensor", match=row.node, method="mse"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from workbench.project import edits
 from workbench.project.model import TargetChoice
+from workbench.text import signed
 
 if TYPE_CHECKING:
     from workbench.project.model import Project
@@ -176,7 +177,7 @@ class Gain:
         cpu = f"Operators on the CPU {before} \u2192 {after}, counted"
         delegates = f"delegates {self.before.delegates} \u2192 {self.after.delegates}"
         old, new = (_cycles(figure) for figure in (self.before, self.after))
-        change = f" ({100 * (new - old) / old:+.1f} %)" if old else ""
+        change = f" ({signed(100 * (new - old) / old, 1)} %)" if old else ""
         cycles = f"NPU cycles {old:,} \u2192 {new:,}{change}, estimated ({self._vela()})"
         return f"{cpu}; {delegates}; {cycles}. Cycles do not include the CPU."
 

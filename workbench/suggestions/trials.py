@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from workbench.results import PartQuality
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion
-from workbench.text import plural
+from workbench.text import plural, signed
 
 if TYPE_CHECKING:
     from workbench.project.model import Project
@@ -81,12 +81,12 @@ def _scores(before: EvaluateResult, after: EvaluateResult) -> str:
         return f", {after.metric_name} {values}"
     if before.top1_quantized is None or after.top1_quantized is None:
         return ""
-    return f", top-1 {100 * before.top1_quantized:.2f} % \u2192 {100 * after.top1_quantized:.2f} %"
+    return f", top-1 {100 * before.top1_quantized:.2f} \u2192 {100 * after.top1_quantized:.2f} %"
 
 
 def _change(before: int, after: int) -> str:
     """Return two figures, and the change where there is one."""
-    share = f" ({100 * (after - before) / before:+.1f} %)" if before and after != before else ""
+    share = f" ({signed(100 * (after - before) / before, 1)} %)" if before and after != before else ""
     return f"{before:,} \u2192 {after:,}{share}"
 
 

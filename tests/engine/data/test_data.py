@@ -52,6 +52,19 @@ def test_that_labels_come_from_the_archive_or_from_a_file_of_their_own(folder):
     assert [s.label for s in read(folder, spec="b.npz", labels="l.npy")] == [4, 3, 2, 1, 0]
 
 
+def test_that_an_array_too_many_is_told_with_the_names_of_labels(folder):
+    np.savez(folder / "a.npz", image=DATA, mask=np.arange(5))
+    with pytest.raises(WorkbenchError) as caught:
+        read(folder, spec="a.npz")
+    (info,) = caught.value.infos
+    assert info.code == "data-inputs-mismatch"
+    assert "1 input." in info.message
+    # Both remedies work.
+    for names in ({"x": DATA, "mask": np.arange(5)}, {"image": DATA, "labels": np.arange(5)}):
+        np.savez(folder / "a.npz", **names)
+        assert len(read(folder, spec="a.npz")) == 5
+
+
 def test_that_a_limit_and_dropped_samples_are_kept_to(folder):
     np.save(folder / "a.npy", DATA)
     assert [s.index for s in read(folder, spec="a.npy", limit=2, dropped=(0, 2))] == [1, 3]

@@ -118,6 +118,9 @@ def test_that_an_area_shows_the_end_of_its_name_and_whole_figures_only(qtbot):
     assert figures == ["5.2 KiB, 6 %"]
     assert shown_lines(lines, QSizeF(advance("5.2 K"), high), metrics) == []
     assert shown_lines(lines, QSizeF(500, metrics.height() * 1.5), metrics) == lines[:1]
+    # Words are read from their beginning.
+    (words,) = shown_lines(["NPU commands"], QSizeF(advance("NPU comma"), high), metrics)
+    assert words.startswith("NPU")
 
 
 @for_each("sizes", [[1.0], [6, 6, 4, 3, 2, 2, 1], [1000, 1, 1], [5.0] * 40])

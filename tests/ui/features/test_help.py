@@ -1,12 +1,14 @@
 """The guide in the window: pages for panels and problems, links, and the search."""
 
+from itertools import pairwise
+
 import pytest
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from ui.features.help_window import HelpWindow, slug
-from ui.shared.theme import DARK
+from ui.shared.theme import DARK, LIGHT
 from ui.shell.panels import PANELS
 from workbench import guide
 from workbench.errors import Place, failure
@@ -74,3 +76,27 @@ def test_that_every_panel_has_a_page_of_its_own():
 @pytest.mark.parametrize(("heading", "anchor"), [("What is kept", "what-is-kept"), ("A, b!", "a-b")])
 def test_that_anchors_are_those_of_markdown_viewers(heading, anchor):
     assert slug(heading) == anchor
+
+
+def test_that_headings_and_paragraphs_of_the_guide_stand_apart(qtbot, tmp_path):
+    parent = QWidget()
+    qtbot.addWidget(parent)
+    window = HelpWindow(DARK, parent)
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n\nOne.\n\n## Part\n\n- a\n- b\n\nTwo.\n")
+    window.resize(700, 500)
+    window.show_page(page)
+    document = window.browser.document()
+    document.setTextWidth(600)
+    layout, boxes, block = document.documentLayout(), [], document.begin()
+    while block.isValid():
+        boxes.append((block.text(), layout.blockBoundingRect(block)))
+        block = block.next()
+    gaps = {text: box.top() - above.bottom() for (_, above), (text, box) in pairwise(boxes)}
+    assert gaps["Part"] >= 16
+    assert gaps["b"] < 4
+    assert gaps["Two."] >= 8
+    # The same after a change of the theme, which loads the page again.
+    window.set_theme(LIGHT)
+    block = window.browser.document().begin()
+    assert block.blockFormat().bottomMargin() == 4

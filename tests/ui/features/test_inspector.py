@@ -126,13 +126,18 @@ def test_that_the_ranges_of_a_tensor_in_two_widths_are_told_apart(opened, qtbot,
     assert text.count("Range") == 1
 
 
+# What the dialogs of a layer of 16 channels show, and what is entered.
+SIZES = (("channels", 16, 8), ("channels", 8, 16), ("channels", 16, 8), ("clusters", 0, 15))
+
+
 def channels_and_rules_are_changed_in_the_inspector(inspector, opened, _):
-    # The channels of a layer are set in the inspector.
+    # The channels of a layer are set in the inspector: all of them are none to remove.
     opened.context.selection.choose_modules(["stem.conv"])
     inspector.flush()
-    for kind, number in (("channels", 8), ("clusters", 15)):
+    for kind, before, number in SIZES:
         inspector.page.anchorClicked.emit(QUrl(f"{kind}:stem.conv"))
         dialog = inspector.findChild(QInputDialog)
+        assert dialog.intValue() == before
         dialog.setIntValue(number)
         dialog.accept()
         dialog.deleteLater()

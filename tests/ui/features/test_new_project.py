@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
-from PySide6.QtWidgets import QDialogButtonBox
+from PySide6.QtWidgets import QDialogButtonBox, QFileDialog, QTreeView
 
 from tests.fakes.engine import Play
 from ui.features.project.draft import build, callables_of, parse_shapes
@@ -353,6 +353,13 @@ def test_that_no_weights_are_proposed_where_there_are_several(coded):
     assert dialog.draft().weights == ""
 
 
+def test_that_weights_that_a_project_trained_are_not_proposed(coded):
+    dialog, folder = coded
+    (folder / "trained-e77a1a0066e22205.safetensors").touch()
+    dialog.model.set_text(str(folder / "net.py"))
+    assert dialog.draft().weights == str(folder / "best.safetensors")
+
+
 def test_that_weights_that_were_chosen_or_cleared_stay_so(coded):
     dialog, folder = coded
     dialog.model.set_text(str(folder / "net.py"))
@@ -396,3 +403,75 @@ def test_that_a_typed_folder_with_too_many_files_is_not_counted_while_the_window
     # Folders on the way to it are counted too, as far.
     assert len([path for path in listed if Path(path).is_relative_to(system)]) <= 20
     assert dialog.buttons.button(OK).isEnabled()
+
+
+def test_that_a_python_file_that_is_not_there_is_told_as_such(parent, folder):
+    dialog = NewProjectDialog("", parent)
+    dialog.model.set_text(str(folder / "gone.py"))
+    assert dialog.problems.text() == "gone.py does not exist."
+    assert dialog.attribute.isHidden()
+    (folder / "empty.py").write_text("x = 1\n")
+    dialog.model.set_text(str(folder / "empty.py"))
+    assert dialog.problems.text() == "empty.py has no class or function."
+
+
+def test_that_data_that_does_not_fit_together_is_told_before_it_runs(parent, arrays):
+    np.savez(arrays / "last.npz", x=np.zeros((4, 8, 8, 1), np.float32))
+    np.savez(arrays / "masks.npz", x=np.zeros((4, 1, 8, 8), np.float32), mask=np.zeros((4, 8, 8), np.int64))
+    np.save(arrays / "classes.npy", np.arange(3))
+    (arrays / "made.py").write_text("def net():\n pass\n")
+    dialog = NewProjectDialog(str(arrays / "made.py"), parent)
+    dialog.data.set_text(str(arrays / "calibration.npz"))
+    dialog.evaluation.set_text(str(arrays / "held_out.npz"))
+    assert dialog.problems.text() == ""
+    dialog.evaluation.set_text(str(arrays / "last.npz"))
+    assert "1x8x8" in dialog.problems.text()
+    assert "8x8x1" in dialog.problems.text()
+    dialog.evaluation.set_text(str(arrays / "masks.npz"))
+    assert "labels" in dialog.problems.text()
+    dialog.evaluation.set_text(str(arrays / "held_out.npz"))
+    dialog.labels.set_text(str(arrays / "classes.npy"))
+    assert dialog.problems.text() == "classes.npy has 3 labels for 4 samples."
+    # A remark does not keep the project from being created.
+    assert dialog.buttons.button(OK).isEnabled()
+
+
+def test_that_a_class_without_weights_is_told(parent, arrays):
+    dialog = NewProjectDialog(str(arrays / "net.py"), parent)
+    assert "random" in dialog.problems.text()
+    (arrays / "net.pth").write_bytes(b"")
+    dialog.weights.set_text(str(arrays / "net.pth"))
+    assert dialog.problems.text() == ""
+
+
+def test_that_the_tab_key_follows_the_rows_of_the_form(parent, folder):
+    dialog = NewProjectDialog(str(folder / "net.py"), parent)
+    after, order = dialog.model.line, []
+    for _ in range(30):
+        after = after.nextInFocusChain()
+        order.append(after)
+    rows = [dialog.attribute, dialog.weights.line, dialog.shapes, dialog.data.line, dialog.evaluation.line]
+    places = [order.index(row) for row in rows]
+    assert places == sorted(places)
+
+
+def test_that_files_are_chosen_in_the_folder_of_the_model(parent, folder):
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.data._choose_file()
+    (chooser,) = dialog.data.findChildren(QFileDialog)
+    assert Path(chooser.directory().absolutePath()) == folder
+    # All columns are inside.
+    tree = chooser.findChild(QTreeView, "treeView")
+    assert tree.header().length() <= tree.viewport().width()
+    chooser.reject()
+
+
+def test_that_rows_stay_where_they_are_while_the_export_is_checked(parent, folder, qtbot):
+    dialog = NewProjectDialog(str(folder / "net.pt2"), parent)
+    dialog.show()
+    tops = set()
+    for text in ("", "Checking the export\u2026", "", "The model exports."):
+        dialog.show_export(text, None)
+        QCoreApplication.processEvents()
+        tops.add(dialog.data.mapTo(dialog, dialog.data.rect().topLeft()).y())
+    assert len(tops) == 1

@@ -102,3 +102,19 @@ def test_that_the_sides_are_collapsed_where_no_precision_is_assigned(opened, qtb
     window.apply_layout(window.layout_parts())
     window.show_workspace("model")
     assert shown() == {"modules", "inspector"}
+
+
+def test_that_an_outdated_answer_is_brought_up_to_date_from_its_card(opened, qtbot):
+    run_to(opened, qtbot, "")
+    panel = opened.window.reveal("outcome")
+    qtbot.waitUntil(lambda: len(panel.cards) == 4 and panel.buttons["deliver"].isEnabled())
+    assert [card.more.text() for card in panel.cards] == ["Details"] * 4
+    opened.context.assigner.modules(["head"], "a16w8")
+    (correct,) = [card for card in panel.cards if card.answer.id == "correct"]
+    qtbot.waitUntil(lambda: correct.is_outdated)
+    assert correct.more.text() == "Run"
+    # A button that cannot be pressed says why.
+    assert "run all stages" in panel.buttons["deliver"].toolTip()
+    click(qtbot, correct.more)
+    qtbot.waitUntil(lambda: opened.session.stage("verify").state == "cached")
+    qtbot.waitUntil(lambda: correct.more.text() == "Details")

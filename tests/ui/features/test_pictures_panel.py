@@ -112,3 +112,18 @@ def test_that_a_model_without_pictures_says_so(opened, qtbot, monkeypatch):
     panel = opened.window.reveal("pictures")
     qtbot.waitUntil(panel.frames["evaluate"].note.isVisible)
     qtbot.waitUntil(lambda: panel.frames["evaluate"].note.label.text() == NO_PICTURES)
+
+
+def test_that_the_shown_sample_is_named_and_marked_and_masks_have_no_counts_of_objects(qtbot):
+    view = TaskView(None)
+    qtbot.addWidget(view)
+    samples = (ShownSample(sample=4, loss=0.25), ShownSample(sample=7))
+    view.render_task(task(metric="segmentation", samples=samples), {}, THEME, stale=False)
+    assert "Sample 4 is shown" in view.note.text()
+    assert view.sample_table.chosen_rows() == [0]
+    assert [view.sample_table.isColumnHidden(c) for c in range(4)] == [False, True, True, False]
+    view.show_sample(1)
+    assert "Sample 7 is shown" in view.note.text()
+    assert view.sample_table.chosen_rows() == [1]
+    view.render_task(task(samples=samples[1:]), {}, THEME, stale=False)
+    assert not view.sample_table.isColumnHidden(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, Qt
-from PySide6.QtWidgets import QDialogButtonBox, QLineEdit
+from PySide6.QtWidgets import QApplication, QDialogButtonBox, QLineEdit
 
 from tests.for_each import for_each
 from ui.features.project.data_preview import summary_of
@@ -179,3 +179,39 @@ def test_that_all_fields_begin_at_the_same_place_and_none_says_the_kind_of_its_v
     kinds = {"a text", "a whole number", "a number"}
     lines = [line for line in dialog.findChildren(QLineEdit) if line.isVisible() and not line.text()]
     assert [line.accessibleName() for line in lines if line.placeholderText() in kinds] == []
+
+
+def test_that_the_text_of_a_data_preview_takes_no_more_lines_than_it_has(ask, tmp_path):
+    np.savez(tmp_path / "some.npz", x=np.zeros((300, 2, 48, 48), np.float32), labels=np.arange(300))
+    dialog = ask()
+    dialog.set_text("evaluation.data.spec", str(tmp_path / "some.npz"))
+    QApplication.processEvents()
+    text = dialog.previews["evaluation.data.spec"].text
+    assert "300 samples" in text.text()
+    assert text.height() < 2 * text.fontMetrics().height()
+
+
+def test_that_labels_follow_their_data(ask):
+    keys = list(ask().fields)
+    assert keys.index("evaluation.data.labels") < keys.index("evaluation.metric")
+
+
+def test_that_settings_that_do_not_fit_are_told_and_lead_to_their_field(ask, opened):
+    folder = opened.document.folder
+    (folder / "net.py").write_text("def net():\n pass\n")
+    np.savez(folder / "one.npz", x=np.zeros((5, 1, 8, 8), np.float32))
+    np.savez(folder / "two.npz", x=np.zeros((5, 8, 8, 1), np.float32))
+    np.save(folder / "labels.npy", np.arange(3))
+    dialog = ask()
+    dialog.set_text("model.spec", "net.py:nett")
+    assert "net.py has no nett, but net." in dialog.problems.text()
+    dialog.set_text("model.spec", "net.py:net")
+    dialog.set_text("calibration.spec", "one.npz")
+    dialog.set_text("evaluation.data.spec", "two.npz")
+    assert "1x8x8" in dialog.problems.text()
+    assert 'href="evaluation.data.spec"' in dialog.problems.text()
+    dialog.set_text("evaluation.data.spec", "one.npz")
+    dialog.set_text("evaluation.data.labels", "labels.npy")
+    assert "3 labels for 5 samples" in dialog.problems.text()
+    # They do not keep the settings from being taken.
+    assert dialog.buttons.button(OK).isEnabled()

@@ -102,7 +102,16 @@ def test_that_pictures_have_the_same_size_and_one_colour_scale(panel, opened, qt
 
 @for_each(
     ("shape", "curves"),
-    [((1, 3, 8, 8), 0), ((1, 1, 40), 1), ((1, 40, 3), 3), ((1, 64), 1), ((1, 20, 30), 6), ((1,), 1)],
+    [
+        ((1, 3, 8, 8), 0),
+        ((1, 2, 16, 16), 0),
+        ((1, 4, 2, 30), 2),
+        ((1, 1, 40), 1),
+        ((1, 40, 3), 3),
+        ((1, 64), 1),
+        ((1, 20, 30), 6),
+        ((1,), 1),
+    ],
 )
 def test_that_an_input_is_a_picture_or_curves(panel, shape, curves):
     values = np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)

@@ -50,6 +50,25 @@ def test_that_candidates_are_within_limits_moved_along_and_applied(searched, eng
     assert len(searched.plot.dots) == 3
 
 
+def test_that_the_best_candidate_is_shown_until_the_user_chooses_another(searched, opened):
+    def save(cycles):
+        result = searched.study.result
+        candidates = tuple(
+            c.model_copy(update={"cycles": cycles.get(c.number, c.cycles)}) for c in result.candidates
+        )
+        better = result.model_copy(update={"candidates": candidates})
+        save_study(better, study_folder(opened.session.cache, searched.study.key))
+        searched.refresh()
+
+    assert searched.title.text() == "Candidate 1"
+    # As while a search goes on: a later candidate is better.
+    save({3: 1})
+    assert searched.title.text() == "Candidate 3"
+    searched.plot.dot_chosen.emit(0, False)
+    save({3: 2})
+    assert searched.title.text() == "Candidate 1"
+
+
 def test_that_a_limit_filters_what_was_found_at_once(searched, qtbot):
     assert searched.limits.unit.text() == "%"
     searched.limits.accuracy.setText("99.9")
@@ -164,3 +183,12 @@ def test_that_every_field_of_the_search_is_explained(searched):
     form.widths.click()
     form.train.setValue(3)
     assert form.train.text() == "3 epochs"
+
+
+def test_that_a_low_search_panel_cuts_no_line_of_a_candidate(searched, qtbot):
+    searched.about.setText("\n".join(f"line {number}" for number in range(30)))
+    searched._split.setFixedHeight(200)
+    qtbot.waitUntil(lambda: searched._split.height() == 200)
+    qtbot.waitUntil(lambda: searched.about.height() >= searched.about.heightForWidth(searched.about.width()))
+    # What applies it stays above the text.
+    assert searched.apply.geometry().bottom() < 200

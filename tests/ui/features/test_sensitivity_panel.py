@@ -186,3 +186,24 @@ def test_that_gains_that_do_not_matter_look_small_and_are_said_to_be_none(opened
     assert end >= 1.0
     assert "No module alone gains 0.1 dB" in panel.note.text()
     assert "scrolls" not in panel.note.text()
+
+
+def test_that_a_preview_is_shown_with_its_module_alone(measured, opened, qtbot):
+    measured._on_bar_chosen(0)
+    measured.attempt.click()
+    qtbot.waitUntil(lambda: "cycles" in measured.outcome.text() and not opened.runner.running)
+    label = measured.make_rule.text()
+    measured._on_bar_chosen(1)
+    assert measured.outcome.text() == ""
+    assert (measured.make_rule.text(), measured.make_rule.isEnabled()) == ("Add rule", False)
+    measured._on_bar_chosen(0)
+    assert "cycles" in measured.outcome.text()
+    assert measured.make_rule.text() == label
+
+
+def test_that_a_module_selected_elsewhere_is_shown_with_its_figures(measured, opened):
+    opened.window.context.selection.choose_modules(("stem.conv",), "modules")
+    measured.render_selection(opened.window.context.selection.value)
+    assert measured.title.text() == "stem.conv"
+    assert "only this in float" in measured.about.text()
+    assert measured.attempt.isEnabled()

@@ -60,3 +60,11 @@ def test_that_a_file_that_is_gone_is_named_and_nothing_is_lost(panel, opened, no
     panel.start.click()
     notices.take("deployed.tflite cannot be read")
     assert panel.layers.rowCount() == 2
+
+
+def test_that_a_file_is_chosen_by_one_button(panel, opened, qtbot, tmp_path):
+    qtbot.waitUntil(panel.note.button.isVisible)
+    assert not panel.choose.isVisible()
+    compared(panel, opened, qtbot, tmp_path)
+    qtbot.waitUntil(panel.choose.isVisible)
+    assert not panel.note.button.isVisible()

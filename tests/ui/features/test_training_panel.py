@@ -1,6 +1,9 @@
 """The Training panel over fake engines: epochs stream, pause and go on; weights are used."""
 
+import numpy as np
 import pytest
+from PySide6.QtGui import QFontMetricsF
+from PySide6.QtWidgets import QApplication
 
 from workbench.project import edits
 from workbench.project.model import DataSource
@@ -99,3 +102,28 @@ def test_that_training_needs_a_rate_and_data_takes_a_function_and_goes_on_after_
     qtbot.waitUntil(lambda: panel.train.text() == "Continue")
     panel.train.click()
     qtbot.waitUntil(lambda: panel.sqnr.values.size == 3 and not opened.runner.running)
+
+
+def test_that_weights_that_lose_on_the_evaluation_data_are_told(trained, opened, qtbot, monkeypatch):
+    trained.attempt.click()
+    qtbot.waitUntil(lambda: "SQNR" in trained.outcome.text() and not opened.runner.running)
+    assert "Worse" not in trained.outcome.text()
+    before, after = trained.preview.runs()
+    lower = after.quality.model_copy(update={"sqnr_db": before.quality.sqnr_db - 2.0})
+    monkeypatch.setattr(
+        trained.preview, "runs", lambda: (before, after.model_copy(update={"quality": lower}))
+    )
+    trained.refresh()
+    assert "Worse" in trained.outcome.text()
+
+
+def test_that_no_axis_title_is_drawn_over_the_numbers(trained, qtbot):
+    trained.loss.render_epochs(np.geomspace(0.002, 0.0001, 3), 3, 3)
+    QApplication.processEvents()
+    trained.loss.grab()
+    axis = trained.loss.plot.getAxis("left")
+    title = axis.label.mapRectToParent(axis.label.boundingRect()).width()
+    widest = max(
+        QFontMetricsF(axis.style["tickFont"]).horizontalAdvance(text) for text in ("0.0005", "0.0002")
+    )
+    assert axis.width() >= 0.8 * title + widest + axis.style["tickTextOffset"][0]

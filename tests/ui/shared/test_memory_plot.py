@@ -30,6 +30,14 @@ def live(start: int, end: int, kib: int) -> LiveRange:
     )
 
 
+def test_that_prefetched_weights_are_called_weights(qtbot: QtBot) -> None:
+    plot = MemoryPlot(lambda _: "", None)
+    qtbot.addWidget(plot)
+    buffered = live(0, 1, 2).model_copy(update={"name": "WB_double_2848_op4", "usage": "OpBuffering"})
+    plot.render_tensors([buffered, live(2, 3, 4)], 0)
+    assert plot._names == ["weights", "t2"]
+
+
 def test_that_a_block_narrower_than_a_pixel_reaches_the_peak(qtbot: QtBot) -> None:
     tensors = [live(k, k, 12) for k in range(6000)] + [live(3000, 3000, 20)]
     plot = MemoryPlot(lambda _: "", None)

@@ -10,12 +10,14 @@ from PySide6.QtTest import QAbstractItemModelTester
 
 from tests.fakes.projects import MODULES, make_project
 from ui.features.rules.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
+from ui.shared.empty_states import failure_text
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import MAX_LINES, LogModel
 from ui.shared.module_tree import Column, ModuleTreeModel
-from ui.shared.problem_list import PROBLEM_COLUMNS, Problem, ProblemListModel
+from ui.shared.problem_list import PROBLEM_COLUMNS, Problem, ProblemListModel, of_info
+from ui.shared.setting_names import in_window
 from ui.state.jobs import Job
-from workbench.errors import Place
+from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import Module
 from workbench.project.edits import move_rule
 from workbench.project.model import Rule
@@ -164,11 +166,11 @@ def test_that_jobs_stand_newest_first_and_change_in_place(watch):
 
 def test_that_the_place_of_a_problem_has_the_words_of_the_window(watch):
     model = watch(ProblemListModel())
-    places = (("option", "model.input_shapes"), ("option", "model.spec"), ("stage", "lower"))
+    places = (("option", "model.input_shapes"), ("option", "model.spec"), ("stage", "lower"), ("module", ""))
     model.set_problems([Problem("error", "m", where=Place(kind=k, id=i)) for k, i in places])
     column = [c.title for c in PROBLEM_COLUMNS].index("Where")
     shown = [model.index(row, column).data() for row in range(len(places))]
-    assert shown == ["Model, input shapes", "Model file", "Compile"]
+    assert shown == ["Model, input shapes", "Model file", "Compile", "whole model"]
 
 
 def test_that_errors_stand_before_warnings(watch):
@@ -177,3 +179,19 @@ def test_that_errors_stand_before_warnings(watch):
     assert [model.index(row, 1).data() for row in range(2)] == ["first do this", "late"]
     model.set_problems([])
     assert model.rowCount() == 0
+
+
+def test_that_remedies_have_the_words_of_the_window_instead_of_commands():
+    command = "workbench settings PROJECT"
+    hints = {
+        f"Or: {command} model.input_shapes=1x2": "Model, input shapes = 1x2 in Project settings",
+        f"Remove it: {command} notes=": "Notes = empty in Project settings",
+        "Compile for size: workbench target PROJECT optimise=Size.": "optimise = Size in Target options.",
+    }
+    for hint, words in hints.items():
+        info = ErrorInfo(message="m", hint=hint, code="c")
+        assert of_info(info, "Load", "error").hint.endswith(words)
+        assert "PROJECT" not in failure_text("Load", info)
+    # Commands that set more than one thing stay.
+    rules = "workbench rules PROJECT add --kind module-name --match head --config cpu"
+    assert in_window(rules) == rules

@@ -7,7 +7,7 @@ import pyqtgraph as pg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QPointF
+from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QApplication
 
@@ -273,3 +273,18 @@ def test_that_dots_are_outside_of_limits_only_when_somebody_has_dragged_one(qtbo
     # Another figure, or another project, has other limits.
     plot.render_dots([poor], "mAP50-95, measured")
     assert plot.keeps_limits(0)
+
+
+def test_that_a_click_in_the_middle_of_a_dot_chooses_it(qtbot):
+    plot = TradeoffPlot("Runs", str)
+    qtbot.addWidget(plot)
+    plot.resize(500, 300)
+    plot.set_theme(LIGHT)
+    plot.show()
+    dots = [Dot(0.9, 1000.0, 10.0), Dot(0.8, 2000.0, 20.0, has_more_cpu=True)]
+    plot.render_dots(dots, "top-1, measured in PyTorch")
+    for index, dot in enumerate(dots):
+        place = plot.view.mapFromScene(plot.box.mapViewToScene(QPointF(dot.cycles, dot.accuracy)))
+        with qtbot.waitSignal(plot.dot_chosen, timeout=1000) as chosen:
+            qtbot.mouseClick(plot.view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+        assert chosen.args == [index, False]

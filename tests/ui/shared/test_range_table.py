@@ -63,6 +63,14 @@ def test_that_clipping_is_read_from_the_histogram():
     assert whole.clipped == 0.0
 
 
+def test_that_weights_of_four_bits_have_their_type():
+    (four,) = rows_of({"kind": "weight", "qmax": 7})
+    (eight,) = rows_of({"kind": "weight"})
+    texts = [column.text(four) for column in COLUMNS if column.title == "Type"]
+    assert (texts, eight.type_text) == (["int4"], "int8")
+    assert "int4" in describe(four)
+
+
 def test_that_clipping_is_unknown_without_counts_and_for_channels():
     edges = np.array([[0.0, 10.0]])
     (empty,) = rows_of({"scale": 5 / 255}, counts=np.zeros((1, 256)), edges=edges)

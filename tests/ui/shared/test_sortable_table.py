@@ -231,3 +231,29 @@ def test_that_no_column_of_figures_is_cut_at_the_edge(qtbot):
         qtbot.waitUntil(lambda width=width: view.width() == width)
         ends = [view.columnViewportPosition(c) + view.columnWidth(c) for c in range(len(columns))]
         assert view.viewport().width() in ends
+
+
+def test_that_room_before_a_cut_figure_goes_to_the_text_that_lacks_most(qtbot):
+    columns = (
+        Column("Mark", lambda r: "x"),
+        Column("Rules", lambda r: "a long text of many rules " * 3),
+        *(Column(f"Figure {k}", lambda r: "123,456", lambda r: 1.0) for k in range(8)),
+    )
+    made = FigureTableModel(columns, str)
+    view = FigureView("Runs", made, widest_px=120)
+    qtbot.addWidget(view)
+    made.set_rows([1])
+    view.resize(500, 100)
+    view.show()
+    assert view.columnWidth(0) < 80
+    assert view.columnWidth(1) > 120
+
+
+def test_that_a_table_without_rows_has_whole_titles(qtbot):
+    columns = (Column("Program needs", str), Column("A title that is longer than a column of Qt", str))
+    view = FigureView("Needs", FigureTableModel(columns, str), empty="Nothing yet.")
+    qtbot.addWidget(view)
+    view.resize(600, 100)
+    view.show()
+    header = view.horizontalHeader()
+    assert all(view.columnWidth(c) >= header.sectionSizeHint(c) for c in range(2))

@@ -122,6 +122,12 @@ def assert_that_a_first_run_that_is_present_again_is_not_compared(done, qtbot):
     qtbot.waitUntil(lambda: done.window.scoreboard.pin.text() == "vs. float")
 
 
+def assert_that_a_run_of_another_model_is_not_compared(done, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(done.session, "planned_key", lambda stage: f"other {stage}")
+        assert done.context.pin.run is None
+
+
 def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypatch):
     assert_that_the_first_run_is_not_compared_with_itself(done, qtbot)
     let_top1(monkeypatch, quantized=0.92, float_=1.0)
@@ -132,10 +138,10 @@ def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypa
     qtbot.waitUntil(lambda: tile(done, "quality").score.is_bad)
     # Without a choice the accuracy is compared with the float model, the cost with the first run.
     qtbot.waitUntil(lambda: getattr(done.context.pin.run, "number", 0) == 1)
+    assert_that_a_run_of_another_model_is_not_compared(done, monkeypatch)
     quality = tile(done, "quality").score
     assert "float 100.0" in quality.value
-    assert quality.delta == "\u22128.0"
-    assert quality.is_better is False
+    assert (quality.delta, quality.is_better) == ("\u22128.0", False)
     assert_that_a_first_run_that_is_present_again_is_not_compared(done, qtbot)
     # Any run or none can be pinned.
     done.context.pin.choose(0)

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QLabel, QTextB
 
 from tests.fakes.engine import Play
 from tests.ui.shell.test_window import run_to
+from ui.shared.job_table import Column
 from ui.shell.panels import PANELS
 from workbench.errors import ErrorInfo, Place
 from workbench.pipeline.stages import STAGES_BY_ID
@@ -238,3 +239,13 @@ def test_that_studies_tell_their_state(studied, qtbot, engines, notices, names):
         outdate(studied)
         qtbot.waitUntil(lambda: "Outdated" in seen(panel))
         studied.document.undo_stack.undo()
+
+
+def test_that_jobs_of_one_project_are_told_apart(opened, qtbot):
+    opened.document.apply("Rename", lambda p: p.model_copy(update={"name": "keyword_spotting"}))
+    panel = opened.window.reveal("jobs")
+    opened.runner.run_until(opened.document.opened_project, ["lower"], set(), "trial of a suggestion")
+    qtbot.waitUntil(lambda: not opened.runner.running and opened.context.jobs.rowCount() > 0)
+    title = opened.context.jobs.index(0, Column.JOB).data()
+    assert "trial of a suggestion" in title
+    assert panel.table.fontMetrics().horizontalAdvance(title) < panel.table.columnWidth(Column.JOB)

@@ -14,6 +14,7 @@ from tests.conftest import SESSIONS
 from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
 from ui.features.project.recipe import RecipeDialog
+from ui.shell.actions import OTHER_WORDS
 from ui.shell.panels import PANELS
 from workbench.errors import ErrorInfo, Place
 from workbench.graph.snapshot import GraphSnapshot, Node
@@ -431,3 +432,12 @@ def test_that_a_place_is_shown_at_its_level_and_a_refused_module_kept_off(opened
     rule = opened.document.project.rules[-1]
     assert (rule.kind, rule.match, rule.config) == ("module_name", "head", "cpu")
     assert opened.document.undo_stack.undoText() == "Keep head on the CPU"
+
+
+def test_that_the_palette_finds_panels_by_the_words_of_the_field(opened, qtbot):
+    assert set(OTHER_WORDS) <= set(opened.window.actions_by_id)
+    opened.window.actions_by_id["palette"].trigger()
+    box = opened.window.palette_box
+    qtbot.keyClicks(box.line, "QAT")
+    assert box.list.item(0).text() == opened.window.actions_by_id["go_training"].text().replace("&", "")
+    box.hide()

@@ -53,13 +53,6 @@ def test_that_odd_numbers_in_the_settings_are_the_defaults(tmp_path, number):
     assert Settings(tmp_path).cache_limit_bytes == DEFAULT_LIMIT_BYTES
 
 
-def test_that_windows_beside_each_other_share_the_recent_projects(tmp_path):
-    first, second = Settings(tmp_path), Settings(tmp_path)
-    for settings, name in ((first, "a"), (second, "b"), (first, "c")):
-        settings.remember_recent(tmp_path / name)
-    assert [path.name for path in second.recents] == ["c", "b", "a"]
-
-
 def test_that_recent_projects_and_folders_with_names_that_are_too_long_are_not_there(tmp_path):
     settings = Settings(tmp_path)
     settings.remember_folder("open", tmp_path / ("x" * 300))
@@ -136,3 +129,14 @@ def test_that_damaged_settings_are_the_defaults(content, tmp_path):
     assert [settings.layout(name) for name in settings.layouts()] in ([], [{}])
     settings.theme = "light"
     assert Settings(tmp_path).theme == "light"
+
+
+def test_that_windows_share_their_recent_projects(tmp_path):
+    one, two = Settings(tmp_path / "user"), Settings(tmp_path / "user")
+    paths = [tmp_path / name for name in ("a.qwb", "b.qwb", "c.qwb")]
+    one.remember_recent(paths[0])
+    two.remember_recent(paths[1])
+    assert one.recents == two.recents == [paths[1], paths[0]]
+    one.remember_recent(paths[2])
+    two.forget_recent(paths[0])
+    assert one.recents == Settings(tmp_path / "user").recents == [paths[2], paths[1]]

@@ -95,24 +95,6 @@ def test_that_several_runs_are_compared_with_the_first_and_named_by_what_changed
     assert [row.kind for row in compared([first, wide])] == ["Figure", "Rule"]
 
 
-def test_that_options_of_the_target_are_told_like_rules():
-    target = make_project().target
-    integers = target.model_copy(update={"options": {**target.options, "integer_io": True}})
-    first, second = run(1), run(2, target=integers)
-    (row,) = compared([first, second])
-    assert row.kind == "Rule"
-    assert row.values == ("", "on")
-    assert rules_line(second) == f"{rules_line(first)}, {row.what}: on"
-    assert run_title(second, first) == f"Run 2 (+{row.what})"
-
-
-def test_that_runs_of_another_model_are_told_apart():
-    first, same, other = (run(n, digests={"import_model": key}) for n, key in ((1, "a"), (2, "a"), (3, "b")))
-    assert [run_title(r, first) for r in (same, other)] == ["Run 2", "Run 3 (other model)"]
-    assert [row.what for row in compared([first, other])] == ["model"]
-    assert compared([first, same]) == []
-
-
 def test_that_decibels_have_as_many_digits_as_they_changed_by():
     decibels = [QUALITY.model_copy(update={"sqnr_db": value}) for value in (43.865, 40.8649)]
     (row,) = compared([run(number, quality=quality) for number, quality in enumerate(decibels, 1)])
@@ -309,6 +291,7 @@ def test_that_the_parts_of_a_difference_are_named():
     found = difference(run(), run(2, versions={"torch": "9"}))
     assert found.parts == {
         "rules": found.rules,
+        "settings": found.settings,
         "figures": found.figures,
         "layers": found.layers,
         "versions": found.versions,
@@ -360,3 +343,21 @@ def test_that_the_front_has_estimates_of_one_release_of_vela_only():
     cheaper = COST.model_copy(update={"cycles": 10, "cpu_nodes": 0, "vela_version": "5.2.0"})
     assert front_of([run(1, cost=cheaper), run(2)]) == {2}
     assert front_of([run(2), run(3, cost=cheaper)]) == {3}
+
+
+def test_that_options_of_the_target_and_another_model_are_among_the_differences():
+    target = make_project().target
+    integer = target.model_copy(update={"options": {**target.options, "integer_io": True}})
+    one = run(1, digests={"import_model": "aaaaaaaaaa"})
+    two = run(2, target=integer, digests={"import_model": "aaaaaaaaaa"})
+    three = run(3, digests={"import_model": "bbbbbbbbbb"})
+    changed = {row.what: (row.kind, *row.values) for row in compared([one, two])}
+    assert changed["integer io"] == ("Setting", "", "on")
+    assert run_title(two, one) == "Run 2 (integer io on)"
+    other = {row.what: row.values for row in compared([one, three])}
+    assert other["model and weights"] == ("aaaaaaaa", "bbbbbbbb")
+    assert run_title(three, one) == "Run 3 (another model)"
+    # The tools' releases are in the digest, too.
+    newer = run(4, digests={"import_model": "cccccccccc"}, versions={"torch": "9"})
+    for same in (one, newer):
+        assert not [row for row in compared([one, same]) if row.kind == "Setting"]

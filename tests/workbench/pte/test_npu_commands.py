@@ -339,3 +339,13 @@ def test_that_an_output_without_bytes_is_only_what_lies_at_its_address():
     parts = (op(0, [fm(1, 500)]), op(4, [fm(1, 501)]))
     whole = CommandStream("COP1", "ethos-u55", 128, (), parts)
     assert tensors(whole, [], [Port((1, 4), 0, 500, 1)])[0].read == (0,)
+
+
+def test_that_values_of_tensors_are_shown_with_their_sign():
+    names = {
+        "NPU_SET_IFM_ZERO_POINT": "-128",
+        "NPU_SET_ACTIVATION_MIN": "-128",
+        "NPU_SET_IFM_DEPTH_M1": "65408",
+    }
+    assert {name: Command(0, name, 0xFF80).text for name in names} == names
+    assert Command(0, "NPU_SET_OFM_ZERO_POINT", 127).text == "127"

@@ -112,6 +112,10 @@ def test_that_weights_lie_beside_the_project_under_their_digest(tmp_path):
     folder.mkdir()
     (study / "best.safetensors").write_bytes(b"weights")
     assert keep_weights(result(11, best=1), study, folder) == "trained-abababababababab.safetensors"
+    # A run that uses the file goes on: the same weights are not written again.
+    written = (folder / "trained-abababababababab.safetensors").stat().st_mtime_ns
+    keep_weights(result(11, best=1), study, folder)
+    assert (folder / "trained-abababababababab.safetensors").stat().st_mtime_ns == written
     assert (folder / "trained-abababababababab.safetensors").read_bytes() == b"weights"
     with refused("training-no-improvement"):
         keep_weights(result(9), study, folder)

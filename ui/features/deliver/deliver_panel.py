@@ -25,7 +25,7 @@ from ui.features.deliver.treemap import Area, Treemap
 from ui.shared.board_fit import BoardFit, BoardFitReader
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.forms import WrappedLabel
-from ui.shared.labels import literal
+from ui.shared.labels import literal, space_blocks
 from ui.shared.number_format import count, percent, size
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
@@ -360,6 +360,7 @@ class DeliverPanel(ResultPanel):
             try:
                 data = contents.get(names[0]) or (shown.folder / names[0]).read_bytes()
                 self.note.setMarkdown(data.decode("utf-8"))
+                space_blocks(self.note.document())
             except OSError as error:
                 self.note.setPlainText(f"The note cannot be read: {error.strerror}.")
 

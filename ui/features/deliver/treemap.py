@@ -84,13 +84,17 @@ def _row(row: Sequence[float], left: QRectF) -> tuple[list[QRectF], QRectF]:
 
 
 def shown_lines(lines: Sequence[str], room: QSizeF, metrics: QFontMetricsF) -> list[str]:
-    """Return what an area shows of its lines: the end of its name, and whole figures only."""
+    """Return what an area shows of its lines: a part of its name, and whole figures only.
+
+    Of the name of a module it is the end, of other words the beginning.
+    """
     name, *figures = lines
-    ending = metrics.elidedText(name, Qt.TextElideMode.ElideLeft, room.width())
-    if len(ending) < min(len(name), _LEAST_LETTERS):
+    side = Qt.TextElideMode.ElideRight if " " in name else Qt.TextElideMode.ElideLeft
+    part = metrics.elidedText(name, side, room.width())
+    if len(part) < min(len(name), _LEAST_LETTERS):
         return []
     whole = [line for line in figures if metrics.horizontalAdvance(line) <= room.width()]
-    return [ending, *whole][: int(room.height() // metrics.height())]
+    return [part, *whole][: int(room.height() // metrics.height())]
 
 
 class Treemap(QWidget):

@@ -24,7 +24,7 @@ from ui.features.devices.device_map import (
     fastest,
 )
 from ui.features.devices.operator_support import OperatorSupportView
-from ui.shared.chart import Chart, wash
+from ui.shared.chart import Chart, Scatter, wash
 from ui.shared.empty_states import StudyNote
 from ui.shared.labels import literal
 from ui.shared.panel import Panel
@@ -70,7 +70,7 @@ class DevicePlot(Chart):
         self._theme: Theme | None = None
         self._places = np.zeros((0, 2))
         self.box.setMouseEnabled(x=False, y=False)
-        self._dots = pg.ScatterPlotItem()
+        self._dots = Scatter()
         self.plot.addItem(self._dots, ignoreBounds=True)
         self.tell = self._tell
         self.box.picked.connect(self._on_picked)

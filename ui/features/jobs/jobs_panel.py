@@ -102,7 +102,7 @@ class JobsPanel(Panel):
         header = self.table.horizontalHeader()
         header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         header.setSectionResizeMode(Column.PROGRESS, QHeaderView.ResizeMode.Stretch)
-        for column, width in ((Column.JOB, 200), (Column.STATE, 220), (Column.ELAPSED, 90)):
+        for column, width in ((Column.JOB, 340), (Column.STATE, 200), (Column.ELAPSED, 90)):
             header.resizeSection(column, width)
 
     def refresh(self) -> None:

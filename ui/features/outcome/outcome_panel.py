@@ -40,6 +40,8 @@ _DETAILS: dict[AnswerId, str] = {
     "fast": "cost",
 }
 NOTHING = "Run the project to see whether it is accurate, correct, fits the board and is fast."
+_DELIVER_TIP = "The program and the files for the firmware"
+_NOT_PACKED = "The present configuration is not packaged: run all stages first"
 NO_STEP = "Nothing to suggest: no change is known that would help."
 
 
@@ -53,6 +55,7 @@ class AnswerCard(QFrame):
         self.setObjectName("Card")
         self._details = details
         self.answer: Answer | None = None
+        self.is_outdated = False
         self.mark, self.title = Label(self), Label(self)
         self.title.setObjectName("CardTitle")
         self.figure = WrappedLabel(parent=self)
@@ -83,7 +86,7 @@ class AnswerCard(QFrame):
 
     def render_answer(self, answer: Answer, theme: Theme, *, is_outdated: bool) -> None:
         """Show an answer. One that is outdated has no colour."""
-        self.answer = answer
+        self.answer, self.is_outdated = answer, is_outdated
         colours = {"met": theme.good, "missed": theme.bad, "doubtful": theme.warning}
         colour = theme.muted if is_outdated else colours.get(answer.state, theme.text)
         self.title.setText(answer.title)
@@ -100,7 +103,7 @@ class AnswerCard(QFrame):
         self.picture.render_bars(answer.picture, answer.bars)
         self.lines.setText("\n".join(answer.lines))
         self.lines.setVisible(bool(answer.lines))
-        self.more.setText("Run" if self.is_open else "Details")
+        self.more.setText("Run" if self.is_open or is_outdated else "Details")
         self.more.setAccessibleName(f"{self.more.text()}: {answer.title}")
         states = {"met": "limit met", "missed": "limit missed", "doubtful": "in doubt", "open": ""}
         self.setAccessibleName(f"{answer.title}: {answer.figure} {states[answer.state]}".strip())
@@ -190,7 +193,9 @@ class OutcomePanel(ResultPanel):
             card.hide()
         self._arrange(len(answers))
         self._show_steps()
-        self.buttons["deliver"].setEnabled(self.context.result("package") is not None)
+        is_packed = self.context.result("package") is not None
+        self.buttons["deliver"].setEnabled(is_packed)
+        self.buttons["deliver"].setToolTip(literal(_DELIVER_TIP if is_packed else _NOT_PACKED))
 
     def set_theme(self, theme: Theme) -> None:
         del theme
@@ -250,7 +255,7 @@ class OutcomePanel(ResultPanel):
         self.buttons: dict[str, QPushButton] = {}
         for title, action, tip in (
             ("Export report\u2026", "report", "One page with these answers, for a colleague"),
-            ("Export deliverables\u2026", "deliver", "The program and the files for the firmware"),
+            ("Export deliverables\u2026", "deliver", _DELIVER_TIP),
         ):
             button = QPushButton(title, self)
             button.setToolTip(literal(tip))
@@ -303,7 +308,7 @@ class OutcomePanel(ResultPanel):
 
     def _on_details(self, answer: AnswerId) -> None:
         card = next(card for card in self.cards if card.answer and card.answer.id == answer)
-        if card.answer is not None and card.is_open:
+        if card.answer is not None and (card.is_open or card.is_outdated):
             stage: StageId = card.answer.stage  # type: ignore[assignment]  # an id of a stage
             self.context.run_to(stage)
         else:

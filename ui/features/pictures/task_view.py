@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QSplitter, QVBoxLayout, 
 
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
-from ui.shared.number_format import DASH, count, minus, percent
+from ui.shared.number_format import DASH, count, percent
 from ui.shared.pixels import image_of
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
@@ -39,7 +39,7 @@ def _percentage_loss(row: TaskFigure) -> float | None:
 
 def _points(row: TaskFigure) -> str:
     lost = _percentage_loss(row)
-    return DASH if lost is None else minus(f"{100 * lost:.2f}")
+    return DASH if lost is None else f"{100 * lost:.2f}".replace("-", "\u2212")
 
 
 FIGURE_COLUMNS: tuple[Column[TaskFigure], ...] = (
@@ -60,11 +60,14 @@ SAMPLE_COLUMNS: tuple[Column[ShownSample], ...] = (
     Column("New", lambda r: str(r.added), lambda r: r.added, "Objects that only the quantized model finds"),
     Column(
         "Worse by",
-        lambda r: f"{r.loss:.3g}",
+        lambda r: f"{r.loss:.0f}" if r.loss == round(r.loss) else f"{r.loss:.4f}",
         lambda r: r.loss,
         "Lost and new objects; lost intersection over union; pixels that points moved away",
     ),
 )
+
+# Columns that count objects, which only a detection has.
+_OF_OBJECTS = (1, 2)
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,8 @@ class TaskView(QWidget):
         self.samples.set_rows(task.samples)
         for table in (self.figure_table, self.sample_table):
             table.set_look(theme, stale=stale)
-        self.note.setText(_note(task))
+        for column in _OF_OBJECTS:
+            self.sample_table.setColumnHidden(column, task.metric != "detection")
         self.show_sample(0)
 
     def show_sample(self, row: int) -> None:
@@ -190,6 +194,8 @@ class TaskView(QWidget):
         if self._task is None or self._theme is None or row >= len(self._task.samples):
             return
         sample = self._task.samples[row]
+        self.sample_table.choose_rows([self.samples.shown_at(row)], reveal=False)
+        self.note.setText(f"Sample {sample.file or sample.sample} is shown. {_note(self._task)}")
         sides = (
             ("Label", sample.label_objects, sample.label_points, "label"),
             ("Float", sample.float_objects, sample.float_points, "float"),
@@ -237,7 +243,8 @@ def _sample_tip(row: ShownSample) -> str:
 
 def _note(task: TaskQuality) -> str:
     if task.metric != "detection":
-        return "The samples that lose most."
+        loses = any(sample.loss > 0 for sample in task.samples)
+        return "The samples that lose most come first." if loses else "No sample loses."
     return (
         f"Over all samples {task.lost} objects of the float model are lost and {task.added} are "
         "new; those are red. Measured in PyTorch."

@@ -68,7 +68,7 @@ def _offsets(offsets: tuple[int, ...]) -> str:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """Return a shape, ``1x8x8`` with signs of multiplication."""
+    """Return a shape, ``1 x 8 x 8`` without spaces."""
     return "\u00d7".join(map(str, shape)) if shape else DASH
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QImage, QPixmap
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
@@ -37,14 +37,53 @@ class DataSummary:
     """What a data source holds.
 
     ``shapes`` are those of one sample with a batch axis of 1, one for each input; empty where they
-    follow from the preprocessing or from code. ``has_labels`` is whether it has one class for each
-    sample; ``images`` are some samples.
+    follow from the preprocessing or from code; ``samples`` is their number, 0 if unknown.
+    ``has_labels`` is whether it has one class for each sample; ``images`` are some samples.
     """
 
     text: str
     shapes: tuple[tuple[int, ...], ...] = ()
     has_labels: bool = False
     images: tuple[QImage, ...] = ()
+    samples: int = 0
+
+
+def differences(data: DataSummary, evaluation: DataSummary) -> str:
+    """Return how the inputs of two sources differ; "" if they do not, or are not known."""
+    if not data.shapes or not evaluation.shapes or data.shapes == evaluation.shapes:
+        return ""
+    if len(data.shapes) != len(evaluation.shapes):
+        numbers = len(data.shapes), len(evaluation.shapes)
+        names = " or ".join(sorted(_LABELS))
+        return (
+            f"The calibration data has {plural(numbers[0], 'input')}, the evaluation data {numbers[1]}. "
+            f"An array of labels is named {names}."
+        )
+    texts = ["; ".join("x".join(map(str, shape[1:])) for shape in one.shapes) for one in (data, evaluation)]
+    return f"Samples of the calibration data are {texts[0]}, those of the evaluation data {texts[1]}."
+
+
+def lacking_labels(path: Path, summary: DataSummary) -> str:
+    """Return that a file of labels has another number than there are samples; "" if not, or not known."""
+    counted = _label_count(path)
+    if counted is None or summary.samples in {0, counted}:
+        return ""
+    return f"{path.name} has {plural(counted, 'label')} for {plural(summary.samples, 'sample')}."
+
+
+def _label_count(path: Path) -> int | None:
+    """Return how many labels a file of arrays has; None if it is none, or cannot be read."""
+    if path.suffix not in {".npz", ".npy"} or not os.path.isfile(path):
+        return None
+    try:
+        with open_npz(path) as loaded:
+            is_one = not hasattr(loaded, "zip")
+            shapes = {"": loaded.shape} if is_one else {n: s for n, (s, _) in _headers(loaded.zip).items()}
+    except (*ZIP_ERRORS, TypeError):
+        return None
+    named = [shape for name, shape in shapes.items() if name.lower() in _LABELS]
+    shape = next(iter(named or shapes.values()), ())
+    return shape[0] if shape else 0
 
 
 def summary_of(path: Path) -> DataSummary:
@@ -109,7 +148,7 @@ def _of_arrays(path: Path) -> DataSummary:
     has_labels = len(inputs) < len(arrays)
     text = f"{plural(number, 'sample')}: {', '.join(parts)}" + (", labels" if has_labels else "")
     shapes = tuple((1, *shape[1:]) for shape, _ in inputs.values())
-    return DataSummary(text[:_MOST_LETTERS], shapes, has_labels, tuple(images))
+    return DataSummary(text[:_MOST_LETTERS], shapes, has_labels, tuple(images), number)
 
 
 def _headers(archive: ZipFile) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -138,12 +177,23 @@ def _samples(array: np.ndarray[Any, Any]) -> list[QImage]:
     return [image_of(one) for one in pixels if one is not None]
 
 
+class _FlatLabel(Label):
+    """A wrapped text that asks for one line: Qt's asks for the lines of a narrow column."""
+
+    def sizeHint(self) -> QSize:
+        metrics = self.fontMetrics()
+        return QSize(metrics.horizontalAdvance(self.text()) + 1, metrics.height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, self.fontMetrics().height())
+
+
 class DataPreview(QWidget):
     """Shows a summary as text and pictures; hidden without one."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.text = Label(self)
+        self.text = _FlatLabel(self)
         self.text.setObjectName("Hint")
         self.text.setWordWrap(True)
         self.pictures = [Label(self) for _ in range(_SHOWN)]

@@ -86,6 +86,11 @@ def callables_of(path: Path) -> list[str]:
     return [n.name for n in ordered if not n.name.startswith("_")]
 
 
+def is_class(path: Path, name: str) -> bool:
+    """Return whether a Python file defines a class of that name, without running it."""
+    return any(isinstance(node, ast.ClassDef) and node.name == name for node in _statements(path))
+
+
 def samples_functions_of(path: Path) -> list[str]:
     """Return the functions of a Python file that may give samples, without running it.
 
@@ -180,7 +185,7 @@ def build(draft: Draft) -> OpenProject:
     except ValueError as error:
         shapes = ()
         problems.append(_problem("model.input_shapes", f"{error} is not a shape, e.g. 1x3x224x224."))
-    problems += _without_function(draft)
+    problems += [*_without_callable(draft), *_without_function(draft)]
     preprocess = None
     if draft.size:
         try:
@@ -202,6 +207,15 @@ def build(draft: Draft) -> OpenProject:
     if problems:
         raise WorkbenchError(problems)
     return opened
+
+
+def _without_callable(draft: Draft) -> list[ErrorInfo]:
+    """Return the problem of a model in a Python file of which no callable was chosen."""
+    if not draft.model.endswith(".py") or draft.attribute:
+        return []
+    file = draft.folder / draft.model
+    lack = "has no class or function" if os.path.isfile(file) else "does not exist"
+    return [_problem("model.spec", f"{file.name} {lack}.")]
 
 
 def _without_function(draft: Draft) -> list[ErrorInfo]:

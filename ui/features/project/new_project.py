@@ -21,11 +21,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.project.data_preview import DataPreview, DataSummary, summary_of
-from ui.features.project.draft import Draft, build, callables_of, samples_functions_of
+from ui.features.project.data_preview import DataPreview, DataSummary, differences, lacking_labels, summary_of
+from ui.features.project.draft import Draft, build, callables_of, is_class, samples_functions_of
 from ui.shared.file_dialogs import DATA, MODEL_FORMS, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import FRAME_PX, PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
+from ui.shared.tab_order import put_after, reading_order
 from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
 from ui.state.assigner import preset_ids, preset_title
 from workbench.deploy import boards
@@ -33,6 +34,7 @@ from workbench.deploy.boards import load
 from workbench.errors import WorkbenchError
 from workbench.project.model import TargetChoice, Tokenization
 from workbench.project.sources import MODEL_SUFFIXES, TEXT_SUFFIX
+from workbench.studies.training import WEIGHTS_STEM
 
 SHAPES_HINT = "e.g. 1x3x224x224; empty if the model defines them"
 _WIDTH_PX, _ROW_GAP_PX = 640, 7
@@ -134,9 +136,9 @@ class NewProjectDialog(QDialog):
         self.model = PathField("Model", MODELS, self)
         self.model.line.setPlaceholderText(MODEL_FORMS)
         self.attribute = self._functions("Class or function that returns the model")
-        self.shapes = self._line("Input shapes", SHAPES_HINT)
         self.weights = PathField("Weights", WEIGHTS, self)
         self.weights.line.setPlaceholderText("optional; empty if the model has its own")
+        self.shapes = self._line("Input shapes", SHAPES_HINT)
         self.data = PathField("Calibration data", DATA, self, kind="either")
         self.data.line.setPlaceholderText("optional; empty: the example input")
         self.evaluation = PathField("Evaluation data", DATA, self, kind="either")
@@ -210,6 +212,8 @@ class NewProjectDialog(QDialog):
         self.export = Label(self)
         self.export.setObjectName("Hint")
         self.export.setWordWrap(True)
+        self.export.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.export.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
 
     def _lay_out(self, body: QWidget) -> None:
         layout = QVBoxLayout(self)
@@ -221,6 +225,8 @@ class NewProjectDialog(QDialog):
         row.addWidget(self.run)
         row.addWidget(self.buttons, 1)
         layout.addLayout(row)
+        order = reading_order(self)
+        put_after(order[0], order[1:])
 
     def _add_step(self, column: QVBoxLayout, title: str, rows: Sequence[tuple[str, QWidget]]) -> None:
         if title:
@@ -289,6 +295,9 @@ class NewProjectDialog(QDialog):
         """Show what the present texts mean, and what is wrong with them."""
         path = self.folder / self.model.text()
         self.target.set_folder(self.folder)
+        if self.model.text() and os.path.isdir(self.folder):
+            for field in (self.weights, self.data, self.evaluation, self.labels, self.tokenizer):
+                field.start = self.folder
         self.board.render_board(self._board, self.folder)
         is_code = self.model.text().endswith(".py")
         for row in (self._sizes, self._scales):
@@ -309,7 +318,7 @@ class NewProjectDialog(QDialog):
             draft = build(self.draft())
         except WorkbenchError as error:
             problem = "\n".join(info.message for info in error.infos)
-        self.problems.setText(problem if self._touched else "")
+        self.problems.setText((problem or "\n".join(self._remarks())) if self._touched else "")
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not problem)
         self.drafted.emit(draft)
 
@@ -325,13 +334,26 @@ class NewProjectDialog(QDialog):
             if names != [box.itemText(row) for row in range(box.count())]:
                 box.clear()
                 box.addItems(names)
-            self._show_row(box, is_code)
+            self._show_row(box, bool(names))
+
+    def _remarks(self) -> list[str]:
+        """Return what a project that can be created will probably fail or mislead with."""
+        texts = [differences(self._data_summary, self._evaluation_summary)]
+        labelled = self._evaluation_summary if self.evaluation.text() else self._data_summary
+        if self.labels.text():
+            texts.append(lacking_labels(self.folder / self.labels.text(), labelled))
+        name = self.attribute.currentText()
+        if name and not self.weights.text() and is_class(self.folder / self.model.text(), name):
+            texts.append(f"No weights are chosen: those of {name} are random unless it loads its own.")
+        return [text for text in texts if text]
 
     def _propose_weights(self, folder: Path) -> None:
         """Name the file of weights beside the model, if there is one and no other was named."""
         if self.weights.text() and self.weights.text() != self._proposed:
             return
-        weights = [file for file in folder.glob("*") if file.suffix in WEIGHT_SUFFIXES]
+        files = [file for file in folder.glob("*") if file.suffix in WEIGHT_SUFFIXES]
+        # What a project trained for its precisions is not the model's own.
+        weights = [file for file in files if not file.name.startswith(f"{WEIGHTS_STEM}-")]
         self._proposed = str(weights[0]) if len(weights) == 1 else ""
         self.weights.line.setText(self._proposed)
 
@@ -373,7 +395,8 @@ class NewProjectDialog(QDialog):
         self.export.setText(f"\u2713 {text}" if ok else f"\u2717 {text}" if ok is False else text)
         self.export.setProperty("state", {True: "good", False: "bad", None: ""}[ok])
         self.export.style().polish(self.export)
-        self._show_row(self.export, bool(text))
+        # It keeps its lines while a model is named: the rows below would move under the pointer.
+        self._show_row(self.export, bool(text or self.model.text()))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.mimeData().hasUrls():

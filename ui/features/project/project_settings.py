@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -21,7 +21,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.project.data_preview import DataPreview, summary_of
+from ui.features.project.data_preview import DataPreview, DataSummary, differences, lacking_labels, summary_of
+from ui.features.project.draft import callables_of
 from ui.shared.file_dialogs import DATA, MODELS, WEIGHTS
 from ui.shared.forms import PathField, TallForm, align_fields, make_primary, resize_on_screen
 from ui.shared.labels import Label, literal
@@ -30,11 +31,12 @@ from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.state.document import Document
 from ui.state.relocate import relative_to
 from workbench.deploy import boards
-from workbench.errors import ErrorInfo, WorkbenchError
+from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.project import edits, settings
 from workbench.project.model import Project
 from workbench.project.sources import TEXT_SUFFIX, missing
 from workbench.targets import target_of
+from workbench.text import listed
 
 _LABELS = "Labels (*.npy *.npz *.pt)"
 _TOKENIZERS = "Tokenizers (*.json *.py)"
@@ -189,7 +191,8 @@ class ProjectSettingsDialog(QDialog):
             lacking = missing(opened)
             infos = list(lacking.infos) if lacking is not None else []
             infos += target_of(opened.project.target.id).check(opened.project.target, opened.folder)
-        self._show_problems(infos)
+        summaries = self._summaries()
+        self._show_problems(infos or list(self._remarks(summaries)))
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
         for group in ("calibration", "evaluation.data"):
             is_folder = os.path.isdir(self._opened.folder / _read(self.fields[f"{group}.spec"]))
@@ -204,10 +207,31 @@ class ProjectSettingsDialog(QDialog):
                     key = f"{group}.{part}.{name}"
                     is_shown = is_wanted or is_set or key in self._named
                     self._forms[key].setRowVisible(self.fields[key], is_shown)
+
+    def _summaries(self) -> dict[str, DataSummary]:
+        """Show what the data sources hold, and return it by their settings."""
+        summaries = {}
         for key, preview in self.previews.items():
             text = _read(self.fields[key])
             is_there = bool(text) and os.path.exists(self._opened.folder / text)
-            preview.render_summary(summary_of(self._opened.folder / text) if is_there else None)
+            summaries[key] = summary_of(self._opened.folder / text) if is_there else DataSummary("")
+            preview.render_summary(summaries[key])
+        return summaries
+
+    def _remarks(self, summaries: Mapping[str, DataSummary]) -> Iterator[ErrorInfo]:
+        """Yield what settings that can be taken will probably fail with."""
+        folder, texts = self._opened.folder, {key: _read(field) for key, field in self.fields.items()}
+        file, _, name = texts["model.spec"].rpartition(":")
+        names = callables_of(folder / file) if file.endswith(".py") else []
+        if names and name not in names:
+            yield _remark("model.spec", f"{Path(file).name} has no {name}, but {listed(names)}.")
+        data, evaluation = summaries["calibration.spec"], summaries["evaluation.data.spec"]
+        if text := differences(data, evaluation):
+            yield _remark("evaluation.data.spec", text)
+        for group, summary in (("calibration", data), ("evaluation.data", evaluation)):
+            labels = texts[f"{group}.labels"]
+            if labels and (text := lacking_labels(folder / labels, summary)):
+                yield _remark(f"{group}.labels", text)
 
     def _show_problems(self, infos: Sequence[ErrorInfo]) -> None:
         """Show problems, each with a link to its field."""
@@ -292,6 +316,7 @@ class ProjectSettingsDialog(QDialog):
         if key in _PATHS:
             takes = "either" if key in _FOLDERS else "file"
             path = PathField(title, _PATHS[key], parent, kind=takes)  # type: ignore[arg-type]
+            path.start = self._opened.folder
             path.line.setPlaceholderText(_WHEN_EMPTY.get(key, ""))
             path.edited.connect(lambda _text: self._soon.start())
             path.setToolTip(literal(key))
@@ -395,3 +420,7 @@ def _heading(title: str, parent: QWidget) -> Label:
     label = Label(title, parent)
     label.setObjectName("Subheading")
     return label
+
+
+def _remark(option: str, message: str) -> ErrorInfo:
+    return ErrorInfo(message=message, where=Place(kind="option", id=option), code="settings-doubtful")

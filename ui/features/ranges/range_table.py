@@ -80,7 +80,7 @@ def overridden_tensor(chosen: ChoiceOfRange) -> str:
 def describe(row: RangeRow) -> str:
     """Return the figures of a tensor, one per line."""
     tensor = row.tensor
-    lines = [f"{row.name}  ({tensor.kind}, {tensor.dtype})", f"{tensor.op}  {tensor.module}".strip()]
+    lines = [f"{row.name}  ({tensor.kind}, {row.type_text})", f"{tensor.op}  {tensor.module}".strip()]
     if row.is_known and row.tensor.format:
         lines.append(f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}")
     if row.is_known and row.grid is not None:
@@ -121,7 +121,7 @@ COLUMNS: tuple[Column[RangeRow], ...] = (
     Column("#", lambda r: str(r.tensor.index), lambda r: r.tensor.index, "Program order"),
     Column("Tensor", lambda r: r.name),
     Column("Kind", lambda r: r.tensor.kind),
-    Column("Type", lambda r: r.tensor.dtype, meaning="Integer type or number format"),
+    Column("Type", lambda r: r.type_text, meaning="Integer type or number format"),
     Column(
         "Min",
         lambda r: figure(_if_known(r, r.tensor.minimum)),

@@ -9,7 +9,7 @@ import pyqtgraph as pg
 from PySide6.QtCore import QPointF, Signal
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from ui.shared.chart import Chart, pen, wash
+from ui.shared.chart import Chart, Scatter, pen, wash
 from ui.shared.labels import Label
 from ui.shared.number_format import figure, percent
 from ui.shared.range_data import SampleView
@@ -26,7 +26,7 @@ class CoveragePlot(Chart):
         self.count_along_x()
         self.view_of = SampleView()
         self._lines = [pg.PlotCurveItem() for _ in range(2)]
-        self._dots = pg.ScatterPlotItem(size=_DOT_PX, pen=None, pxMode=True)
+        self._dots = Scatter(size=_DOT_PX, pen=None, pxMode=True)
         for item in (*self._lines, self._dots):
             self.plot.addItem(item, ignoreBounds=True)
         self.tell = self._tell

@@ -217,7 +217,10 @@ class TensorSide(QWidget):
         theme: Theme,
     ) -> None:
         """Show one tensor."""
-        self.title.setText("  \u00b7  ".join(describe(row).splitlines()))
+        lines = describe(row).splitlines()
+        # Two facts in a line: the histogram below needs the room.
+        pairs = (lines[number : number + 2] for number in range(0, len(lines), 2))
+        self.title.setText("\n".join("  \u00b7  ".join(pair) for pair in pairs))
         histogram = histogram_of(row.tensor, arrays)
         view = tensor_of(row, index, arrays, channels)
         self.editor.setVisible(True)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QScrollArea, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from ui.shared.bar_plot import DifferencePlot
 from ui.shared.counter_table import COUNTER_COLUMNS, describe_counters
 from ui.shared.counter_table import DELEGATE as COUNTER_DELEGATE
-from ui.shared.labels import Label
+from ui.shared.labels import Label, scrolled
 from ui.shared.number_format import DASH, count, percent
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
@@ -159,7 +159,7 @@ class SimulationView(Tabs):
         self.counter_table.rows_chosen.connect(self._on_counters_chosen)
         self.events = FigureTableModel(EVENT_COLUMNS, _describe_event, self)
         self.event_table = FigureView("Recorded events", self.events, self)
-        self.addTab(self._summary_page(), "Summary")
+        self.addTab(scrolled(self.text, self), "Summary")
         self.addTab(self._outputs(), "Outputs")
         self.addTab(self.traced_table, "Estimated and measured")
         self.addTab(self.counter_table, "Executed operations")
@@ -206,18 +206,6 @@ class SimulationView(Tabs):
             if (one := self.counters.row_at(shown)) and one.module and inside(one.module, modules)
         ]
         self.counter_table.choose_rows(executed, reveal=True)
-
-    def _summary_page(self) -> QScrollArea:
-        self.text.setWordWrap(True)
-        self.text.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        scroll = QScrollArea(self)
-        scroll.setWidget(self.text)
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QScrollArea.Shape.NoFrame)
-        scroll.viewport().setAutoFillBackground(False)
-        self.text.setAutoFillBackground(False)
-        return scroll
 
     def _outputs(self) -> QSplitter:
         self.to_reference = DifferencePlot("TOSA reference model", self)

@@ -140,6 +140,8 @@ class TflitePanel(Panel):
         self.file.setText(str(self._file) if self._file is not None else "")
         self.note.render_study(self.study, _summary(result) if result is not None else "", why)
         self.note.set_alone(alone=result is None, start=None if job else self.choose)
+        # The empty panel has the button in its middle.
+        self.choose.setVisible(not self.note.button.isVisibleTo(self))
         self._split.setVisible(result is not None)
         if result is not None:
             self._show_result(result)

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QImage, QPainter
 from PySide6.QtWidgets import QWidget
 
-from ui.shared.chart import Chart, ViewKeys, pen, wash
+from ui.shared.chart import Chart, Scatter, ViewKeys, pen, wash
 from ui.shared.npu_operations import efficiency_lines
 from ui.shared.number_format import percent
 from ui.shared.theme import Theme
@@ -226,7 +226,7 @@ class TimelinePlot(Chart):
         self._nested: dict[str, list[Slice]] = {}
         self._nested_names = {kind: LaneNames(follows=True) for kind in ("layers", "modules")}
         self._lines = pg.PlotCurveItem(connect="pairs")
-        self._stops = pg.ScatterPlotItem(symbol="d", size=_STOP_PX, pxMode=True)
+        self._stops = Scatter(symbol="d", size=_STOP_PX, pxMode=True)
         self._names, self._stop_names = LaneNames(follows=True), LaneNames(follows=False)
         self._drag = pg.LinearRegionItem(movable=False)
         self._drag.hide()
@@ -243,7 +243,6 @@ class TimelinePlot(Chart):
         self.tell = self._tell
         self.box.picked.connect(self._on_picked)
         self.box.brushed.connect(self._on_brushed)
-        self._stops.sigClicked.connect(self._on_stop_clicked)
 
     def render_timeline(self, timeline: Timeline, origin: str) -> None:
         """Show a timeline; ``origin`` is the origin of its cycles."""
@@ -414,9 +413,6 @@ class TimelinePlot(Chart):
             self.slice_chosen.emit(part.first, part.last)
         elif operation is not None and y < CPU[0]:
             self.span_chosen.emit(operation, adds)
-
-    def _on_stop_clicked(self, _stops: object, points: list[pg.SpotItem], _event: object) -> None:
-        self.stop_chosen.emit(points[0].index())
 
     def _on_brushed(self, begun: float, now: float, is_over: bool) -> None:
         low, high = sorted((begun, now))

@@ -19,6 +19,7 @@ from workbench.engine.toolchain_patches.plain_pickles import load_plain
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.npz import array_header, open_npz, refuse_bomb_at
 from workbench.project import sources
+from workbench.text import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,10 @@ def read_arrays(
     if len(arrays) != len(inputs):
         raise wrong(
             option,
-            f"{path.name} contains {len(arrays)} arrays, but the model has {len(inputs)} inputs.",
+            f"{path.name} contains {plural(len(arrays), 'array')} of inputs, but the model has "
+            f"{plural(len(inputs), 'input')}.",
+            f"Name the arrays as the inputs: {', '.join(spec.name for spec in inputs)}. An array of "
+            f"labels is named {' or '.join(LABEL_NAMES)}.",
             code="data-inputs-mismatch",
         )
     counts = {array.count for array in arrays}

@@ -146,8 +146,8 @@ def _quantizer_of(opened: OpenProject, *, is_qat: bool, is_rewriting: bool = Tru
     project = opened.project
     for patch in ("decomposition-tracking", "folded-weights"):
         require(patch)
-    made = TrainingQuantizer if is_qat else ReportingQuantizer
-    quantizer, plugins = made(compile_spec(project.target)), Plugins(opened.folder)
+    quantizer_class = TrainingQuantizer if is_qat else ReportingQuantizer
+    quantizer, plugins = quantizer_class(compile_spec(project.target)), Plugins(opened.folder)
     quantizer.corrections, quantizer.states = correction_functions(project.target.options, "quantizer")
     if is_rewriting:
         quantizer.rewrites = rewrite_functions(project.target.options)

@@ -75,8 +75,8 @@ class CalibratedFakeQuantize(FusedMovingAvgObsFakeQuantize):
 
     def observer(self) -> ObserverBase:
         """Return a new observer, as calibration has it."""
-        made: ObserverBase = self._calibrates_with(**self._more)
-        return made.to(self.scale.device)
+        observer: ObserverBase = self._calibrates_with(**self._more)
+        return observer.to(self.scale.device)
 
 
 def with_fake_quantization(spec: Any) -> Any:

@@ -241,7 +241,10 @@ def _without_vmap(program: torch.export.ExportedProgram) -> torch.export.Exporte
 
 
 _VMAP = "torch._functorch.predispatch"
-_FAILS_ALONE = "The model fails without torch.export too: correct it, or the sizes of its example inputs."
+_FAILS_ALONE = (
+    "The model fails without torch.export too: correct it, or its input shapes, which follow from the "
+    "calibration data where a new project names none."
+)
 
 
 def _runs(loaded: LoadedModel) -> bool:

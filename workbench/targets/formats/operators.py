@@ -49,7 +49,7 @@ FUSED: dict[str, Reason] = {
     "aten.native_group_norm.default": _DECOMPOSED,
     "aten._native_batch_norm_legit_no_training.default": _DECOMPOSED,
 }
-NOT_IN_TABLE = Reason("not-in-table", "It is not an operation in MASE's table.")
+NOT_IN_TABLE = Reason("not-in-table", "MASE, which defines the formats, has none for this operation.")
 UNRULED = Reason("no-rule", "No rule assigns a format to it.")
 
 
