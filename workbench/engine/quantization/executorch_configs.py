@@ -79,11 +79,18 @@ class CalibratedFakeQuantize(FusedMovingAvgObsFakeQuantize):
         return observer.to(self.scale.device)
 
 
+_OF_TENSORS = {torch.per_tensor_affine, torch.per_tensor_symmetric}
+
+
 def with_fake_quantization(spec: Any) -> Any:
-    """Return an annotated spec with fake quantization in place of an observer, else the spec."""
+    """Return the annotated spec of an activation with fake quantization in place of its observer.
+
+    Weights have it by their own config; those of one scale for each channel are left as they are.
+    """
     maker = getattr(spec, "observer_or_fake_quant_ctr", None)
     kind = getattr(getattr(maker, "p", None), "func", maker)
-    if maker is None or (isinstance(kind, type) and issubclass(kind, FakeQuantizeBase)):
+    is_rounding = isinstance(kind, type) and issubclass(kind, FakeQuantizeBase)
+    if maker is None or is_rounding or spec.qscheme not in _OF_TENSORS:
         return spec
     rounding = CalibratedFakeQuantize.with_args(calibrates_with=maker)
     return replace(spec, observer_or_fake_quant_ctr=rounding)
