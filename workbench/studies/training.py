@@ -22,6 +22,10 @@ DEFAULT_EPOCHS = 60
 WEIGHTS_STEM = "trained"
 
 
+# A loss of this much against the best epoch means that the learning rate is too large [dB].
+_LOST_DB = 6.0
+
+
 class TrainingOptions(Finite):
     """Options of training.
 
@@ -121,15 +125,20 @@ def is_over(training: TrainingResult, options: TrainingOptions) -> bool:
 
 
 def next_step(training: TrainingResult, options: TrainingOptions) -> tuple[float, bool]:
-    """Return the learning rate of the next epoch, and whether it starts from the best weights."""
+    """Return the learning rate of the next epoch, and whether it starts from the best weights.
+
+    The rate is halved after some epochs without a gain, and quartered after one that lost most of
+    the quality: from a good start the first rate is too large, and few epochs would be left.
+    """
     rate, best, idle = options.learning_rate, training.start_db, 0
     goes_back = False
     for epoch in training.epochs:
         idle = 0 if epoch.sqnr_db > best else idle + 1
         best = max(best, epoch.sqnr_db)
-        goes_back = idle > 0 and idle % options.halve_after == 0
+        has_lost = epoch.sqnr_db < best - _LOST_DB
+        goes_back = has_lost or (idle > 0 and idle % options.halve_after == 0)
         if goes_back:
-            rate /= 2
+            rate /= 4 if has_lost else 2
     return rate, goes_back
 
 

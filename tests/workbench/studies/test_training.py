@@ -98,6 +98,9 @@ def test_that_the_rate_is_halved_and_the_best_weights_taken_up_where_nothing_get
     assert next_step(result(), options) == (0.8, False)
     assert next_step(result(9), options) == (0.8, False)
     assert next_step(result(9, 9), options) == (0.4, True)
+    # An epoch that loses most of the quality is taken back at once.
+    assert next_step(result(11, 12, 5), options) == (0.2, True)
+    assert next_step(result(11, 12, 6), options) == (0.8, False)
     at_once = options.model_copy(update={"halve_after": 1})
     assert next_step(result(9), at_once) == (0.4, True)
     assert next_step(result(11), at_once) == (0.8, False)
