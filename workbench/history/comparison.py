@@ -195,8 +195,8 @@ _MODEL = "model and weights"
 
 def _settings(a: Run, b: Run) -> list[Change]:
     """Return the changed settings; other releases of the tools give the same model another digest."""
-    found = changes(facts_of_settings(a), facts_of_settings(b))
-    return [change for change in found if change.what != _MODEL or a.versions == b.versions]
+    differences = changes(facts_of_settings(a), facts_of_settings(b))
+    return [change for change in differences if change.what != _MODEL or a.versions == b.versions]
 
 
 def _option(value: JsonValue) -> str:
