@@ -155,8 +155,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 def _cell(value: object) -> str:
     """Return a value as the text of a cell; ``<`` outside code is escaped."""
     text = " ".join(str(value).replace("``", "`").split()).replace("|", "\\|")
-    parts = text.split("`")
-    return "`".join(p if i % 2 else p.replace("<", "&lt;") for i, p in enumerate(parts))
+    return "`".join(p if i % 2 else p.replace("<", "&lt;") for i, p in enumerate(text.split("`")))
 
 
 def _code(text: object) -> str:
