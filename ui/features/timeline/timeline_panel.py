@@ -185,11 +185,10 @@ class TimelinePanel(ResultPanel):
         )
 
     def _make(self, content: QWidget) -> None:
-        self.origin = Label(content)
-        self.origin.setObjectName("Hint")
-        self.origin.setWordWrap(True)
-        self.legend = Label(content)
-        self.legend.setObjectName("Hint")
+        self.origin, self.legend = Label(content), Label(content)
+        for label in (self.origin, self.legend):
+            label.setObjectName("Hint")
+            label.setWordWrap(True)
         self.legend.setTextFormat(Qt.TextFormat.RichText)
         self.cycles = QComboBox(content)
         self.cycles.setAccessibleName("Cycles")
@@ -206,11 +205,7 @@ class TimelinePanel(ResultPanel):
         self.export = QPushButton("Export Perfetto trace\u2026", content)
         self.export.setToolTip("Write the timeline as a trace for ui.perfetto.dev")
         self.export.clicked.connect(self._ask_trace)
-        self.plot = TimelinePlot(self._describe_span, self._describe_stop, content)
-        self.plot.span_chosen.connect(self._on_span_chosen)
-        self.plot.slice_chosen.connect(self._on_slice_chosen)
-        self.plot.stop_chosen.connect(self._on_stop_chosen)
-        self.plot.stretch_chosen.connect(self._on_stretch_chosen)
+        self.plot = self._connected_plot(content)
         self.sums = Label(content)
         self.sums.setWordWrap(True)
         self.sums.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -225,9 +220,16 @@ class TimelinePanel(ResultPanel):
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(6)
         layout.addLayout(row)
-        layout.addWidget(self.legend)
-        layout.addWidget(self.plot, 1)
-        layout.addWidget(self.sums)
+        for part, stretch in ((self.legend, 0), (self.plot, 1), (self.sums, 0)):
+            layout.addWidget(part, stretch)
+
+    def _connected_plot(self, content: QWidget) -> TimelinePlot:
+        plot = TimelinePlot(self._describe_span, self._describe_stop, content)
+        plot.span_chosen.connect(self._on_span_chosen)
+        plot.slice_chosen.connect(self._on_slice_chosen)
+        plot.stop_chosen.connect(self._on_stop_chosen)
+        plot.stretch_chosen.connect(self._on_stretch_chosen)
+        return plot
 
     def _show_choices(self, lowered: LowerResult) -> None:
         chosen = self.cycles.currentIndex()
