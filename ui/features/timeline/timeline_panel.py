@@ -220,8 +220,9 @@ class TimelinePanel(ResultPanel):
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(6)
         layout.addLayout(row)
-        for part, stretch in ((self.legend, 0), (self.plot, 1), (self.sums, 0)):
-            layout.addWidget(part, stretch)
+        layout.addWidget(self.legend)
+        layout.addWidget(self.plot, 1)
+        layout.addWidget(self.sums)
 
     def _connected_plot(self, content: QWidget) -> TimelinePlot:
         plot = TimelinePlot(self._describe_span, self._describe_stop, content)
