@@ -74,23 +74,15 @@ _PLACES: dict[PlaceKind, str] = {
 
 
 # Options of the project by the start of their key; others are options of the target.
-_OPTIONS = {
-    "model": "user/models.md",
-    "calibration": "user/data.md",
-    "evaluation": "user/data.md",
-    "gate": "user/gate.md",
-    "accuracy": "user/gate.md",
-    "verification": "user/gate.md",
-    "training_function": "user/training.md",
-    "trained_weights": "user/training.md",
-}
+_OPTIONS = dict.fromkeys(("calibration", "evaluation"), "user/data.md") | {"model": "user/models.md"}
+_OPTIONS |= dict.fromkeys(("gate", "accuracy", "verification"), "user/gate.md")
+_OPTIONS |= dict.fromkeys(("training_function", "trained_weights"), "user/training.md")
 
 
 def page_for_place(place: Place) -> Path:
     """Return the page that explains the kind of thing a problem concerns."""
-    if place.kind == "option" and (page := _OPTIONS.get(place.id.partition(".")[0])):
-        return GUIDE / page
-    return GUIDE / _PLACES[place.kind]
+    key = place.id.partition(".")[0] if place.kind == "option" else ""
+    return GUIDE / _OPTIONS.get(key, _PLACES[place.kind])
 
 
 def title(path: Path) -> str:
@@ -163,8 +155,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[s
 def _cell(value: object) -> str:
     """Return a value as the text of a cell; ``<`` outside code is escaped."""
     text = " ".join(str(value).replace("``", "`").split()).replace("|", "\\|")
-    parts = text.split("`")
-    return "`".join(p if i % 2 else p.replace("<", "&lt;") for i, p in enumerate(parts))
+    return "`".join(p if i % 2 else p.replace("<", "&lt;") for i, p in enumerate(text.split("`")))
 
 
 def _code(text: object) -> str:

@@ -99,6 +99,9 @@ class SamplePanel(Panel):
         self.note.place_asked.connect(context.notices.place_asked)
         self.maps = {side: HeatMap(TITLES[side], self) for side in SIDES}
         self.titles = {side: WrappedLabel(TITLES[side], self) for side in SIDES}
+        for title in self.titles.values():
+            # Titles of one and of two lines begin at one height.
+            title.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
         self.scale = ColourScale(self)
         self.input = InputView(self)
         self.answers = WrappedLabel(parent=self)

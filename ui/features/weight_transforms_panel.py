@@ -100,9 +100,13 @@ class WeightTransformsPanel(Panel):
         for preset in IMPROVER_PRESETS:
             button = QPushButton(f"Use {preset.title.lower()}", body)
             titles = [i.title.lower() for i in IMPROVERS if i.id in preset.improvers]
-            button.setToolTip(literal(f"Use {' and '.join(titles)} instead of other transforms"))
+            words = f"{' and '.join(titles).capitalize()}, instead of other transforms"
+            button.setToolTip(literal(words))
             button.clicked.connect(partial(self._on_preset, preset))
-            row.addWidget(button)
+            hint = Label(words, body)
+            hint.setObjectName("Hint")
+            for part in (button, hint):
+                row.addWidget(part)
             self.presets[preset.id] = button
         row.addStretch(1)
         column.addLayout(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -69,6 +70,7 @@ class RunController(QObject):
         self.ahead = LowerAhead(context, self)
         # Where the user was when all was run, until the outcome is shown; None without such a run.
         self._shown_from: tuple[object, ...] | None = None
+        self._began = 0.0
         # The notices of stages that failed.
         self._failures: dict[str, int] = {}
         context.session.stage_changed.connect(self._on_stage_changed)
@@ -109,6 +111,7 @@ class RunController(QObject):
             self._context.notices.info(f"All stages up to {title} are up to date.")
             return
         self._shown_from = self._place() if not stage_id else None
+        self._began = time.monotonic()
         # Errors of the former run are solved, or come again.
         self._context.notices.close_errors()
         self._context.runner.run_until(opened, stages, done)
@@ -123,8 +126,10 @@ class RunController(QObject):
         if (show := getattr(panel, "show_level", None)) is not None:
             show(stage_id)
 
-    def _show_work(self, job: Job) -> None:
-        if job.study:
+    def _show_work(self, job: Job, *, is_of_whole: bool) -> None:
+        if is_of_whole:
+            self._window.reveal("outcome")
+        elif job.study:
             self._window.reveal(STUDY_PANELS[job.study])
         else:
             self.show_result(job.until)
@@ -204,13 +209,19 @@ class RunController(QObject):
             self._shown_from = None
 
     def _on_job_changed(self, job: Job) -> None:
+        is_of_whole = self._shown_from is not None and not job.study and not job.purpose
         self._show_outcome(job)
-        if not job.over or job.elapsed_s < NOTABLE_S or self.is_unasked(job):
+        if job.state != "done" or self.is_unasked(job):
             return
-        if job.state == "done":
-            show = Action("Show", lambda: self._show_work(job))
+        title, seconds = _work(job), job.elapsed_s
+        if is_of_whole:
+            # One notice for a run of all stages, after its last job.
+            title, seconds = "Run", time.monotonic() - self._began
+        if seconds >= NOTABLE_S and not (is_of_whole and self._shown_from is not None):
             self._context.notices.success(
-                f"{_work(job)} finished.", f"Duration: {duration(job.elapsed_s)}.", [show]
+                f"{title} finished.",
+                f"Duration: {duration(seconds)}.",
+                [Action("Show", partial(self._show_work, job, is_of_whole=is_of_whole))],
             )
 
 

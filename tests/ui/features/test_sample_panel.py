@@ -98,6 +98,8 @@ def test_that_pictures_have_the_same_size_and_one_colour_scale(panel, opened, qt
     assert len({m.height() for m in maps}) == 1
     assert all(m.mapTo(panel, m.rect().topRight()).x() <= panel.width() for m in maps)
     assert panel.scale.isVisible()
+    # Their titles begin at one height, too.
+    assert {bool(title.alignment() & Qt.AlignmentFlag.AlignTop) for title in panel.titles.values()} == {True}
 
 
 @for_each(

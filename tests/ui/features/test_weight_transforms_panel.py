@@ -1,6 +1,7 @@
 """The Improvers panel over fake engines: tried first, then switched on as one step."""
 
 import pytest
+from PySide6.QtWidgets import QLabel
 
 from tests.fakes.results import write_result
 from workbench.project import edits
@@ -61,6 +62,8 @@ def test_that_what_a_preview_says_comes_into_view(opened, panel, qtbot):
 
 def test_that_a_preset_and_settings_are_one_undo_step_each(opened, panel, qtbot):
     panel.switches["gptq"].click()
+    # What the button ticks is said beside it.
+    assert panel.presets["rounding+clips"].toolTip() in [label.text() for label in panel.findChildren(QLabel)]
     panel.presets["rounding+clips"].click()
     assert opened.document.project.improvers == ("clips", "rounding")
     panel.switches["gptq"].click()

@@ -192,6 +192,14 @@ def test_that_a_run_that_ends_takes_nobody_from_what_they_look_at(opened, engine
     assert opened.window.workspaces.current == "accuracy"
 
 
+def test_that_a_run_of_all_stages_has_one_notice(opened, engines, qtbot, notices, monkeypatch):
+    monkeypatch.setattr("ui.shell.run_controller.NOTABLE_S", 0.0)
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage("package").state == "cached" and not opened.runner.running)
+    ended = [notice.text for notice in notices.posted if "finished" in notice.text]
+    assert ended == ["Run finished."]
+
+
 def finish(window, engines, qtbot):
     """End a held run of all stages as if its last job were done."""
     engines.play(Play())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from html import escape
 from pathlib import Path
 
 from PySide6.QtCore import Qt
@@ -45,21 +46,30 @@ def origin_sentence(lowered: LowerResult, shown: Timeline, origin: str) -> str:
             without_length = plural(without, "operation")
             sentences.append(f"Without own measurement: {without_length}.")
     elif shown.spans:
-        sentences.append(
-            "Dark: computing. Memory access times within an operation are unknown and drawn from its start."
-        )
-        if any(span.operation.cause for span in shown.spans):
-            sentences.append("Red on the NPU: below half of the device's limit.")
+        sentences.append("Memory access times within an operation are unknown and drawn from its start.")
     else:
         sentences.append("Nothing runs on the NPU.")
     if shown.stops:
         cycles = sum(node.cycles for stop in shown.stops for node in stop.nodes)
         about = f"roughly estimated, {count(cycles)} cycles" if cycles else "duration unknown"
-        sentences.append(f"\u25c6 CPU operators ({about}; not in the NPU's cycles).")
+        sentences.append(f"CPU operators: {about}; not in the NPU's cycles.")
     if shown.unplaced:
         number = len(shown.unplaced)
         sentences.append(f"{count(number)} CPU operators have no known position.")
     return " ".join(sentences)
+
+
+def legend_of(shown: Timeline, theme: Theme) -> str:
+    """Return what the colours of the plot mean, as rich text; "" without operations."""
+    marks = [("\u25a0", theme.accent, "computing")] if shown.spans else []
+    if not shown.is_measured and any(span.operation.cause for span in shown.spans):
+        marks.append(("\u25a0", theme.bad, "below half of the device's limit"))
+    if not shown.is_measured and shown.spans:
+        marks += [("\u25a0", theme.good, "SRAM"), ("\u25a0", theme.warning, "external memory")]
+    if shown.stops:
+        marks.append(("\u25c6", theme.bad, "CPU operators"))
+    spans = (f'<span style="color:{colour}">{sign}</span> {escape(words)}' for sign, colour, words in marks)
+    return " &nbsp; ".join(spans)
 
 
 def sums_sentence(shown: Timeline, indices: Sequence[int], nodes: Sequence[CpuNode]) -> str:
@@ -137,6 +147,7 @@ class TimelinePanel(ResultPanel):
     def set_theme(self, theme: Theme) -> None:
         if self.has("lower"):
             self.plot.set_theme(theme)
+            self.legend.setText(legend_of(self.plot.timeline, theme))
 
     def show_results(self) -> None:
         lowered = self.read_program()
@@ -174,9 +185,11 @@ class TimelinePanel(ResultPanel):
         )
 
     def _make(self, content: QWidget) -> None:
-        self.origin = Label(content)
-        self.origin.setObjectName("Hint")
-        self.origin.setWordWrap(True)
+        self.origin, self.legend = Label(content), Label(content)
+        for label in (self.origin, self.legend):
+            label.setObjectName("Hint")
+            label.setWordWrap(True)
+        self.legend.setTextFormat(Qt.TextFormat.RichText)
         self.cycles = QComboBox(content)
         self.cycles.setAccessibleName("Cycles")
         self.cycles.activated.connect(lambda _index: self._show_timeline())
@@ -192,11 +205,7 @@ class TimelinePanel(ResultPanel):
         self.export = QPushButton("Export Perfetto trace\u2026", content)
         self.export.setToolTip("Write the timeline as a trace for ui.perfetto.dev")
         self.export.clicked.connect(self._ask_trace)
-        self.plot = TimelinePlot(self._describe_span, self._describe_stop, content)
-        self.plot.span_chosen.connect(self._on_span_chosen)
-        self.plot.slice_chosen.connect(self._on_slice_chosen)
-        self.plot.stop_chosen.connect(self._on_stop_chosen)
-        self.plot.stretch_chosen.connect(self._on_stretch_chosen)
+        self.plot = self._connected_plot(content)
         self.sums = Label(content)
         self.sums.setWordWrap(True)
         self.sums.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -211,8 +220,17 @@ class TimelinePanel(ResultPanel):
         layout.setContentsMargins(8, 6, 8, 4)
         layout.setSpacing(6)
         layout.addLayout(row)
+        layout.addWidget(self.legend)
         layout.addWidget(self.plot, 1)
         layout.addWidget(self.sums)
+
+    def _connected_plot(self, content: QWidget) -> TimelinePlot:
+        plot = TimelinePlot(self._describe_span, self._describe_stop, content)
+        plot.span_chosen.connect(self._on_span_chosen)
+        plot.slice_chosen.connect(self._on_slice_chosen)
+        plot.stop_chosen.connect(self._on_stop_chosen)
+        plot.stretch_chosen.connect(self._on_stretch_chosen)
+        return plot
 
     def _show_choices(self, lowered: LowerResult) -> None:
         chosen = self.cycles.currentIndex()
@@ -241,6 +259,7 @@ class TimelinePanel(ResultPanel):
         origin = self.cycles.currentText()
         self.plot.render_timeline(drawn, origin)
         self.origin.setText(origin_sentence(lowered, drawn, origin))
+        self.legend.setText(legend_of(drawn, self.context.theme))
         self._sum_up([], [])
         self.render_selection(self.context.selection.value)
 
