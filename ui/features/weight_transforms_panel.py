@@ -100,7 +100,7 @@ class WeightTransformsPanel(Panel):
         for preset in IMPROVER_PRESETS:
             button = QPushButton(f"Use {preset.title.lower()}", body)
             titles = [i.title.lower() for i in IMPROVERS if i.id in preset.improvers]
-            words = f"{' and '.join(titles).capitalize()}, instead of other transforms"
+            words = f"{' and '.join(titles).capitalize()}, not other transforms"
             button.setToolTip(literal(words))
             button.clicked.connect(partial(self._on_preset, preset))
             hint = Label(words, body)
