@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
         ("import_model",),
         ("model.strict_export", "model.split_outputs", "model.output_factors"),
         ("torch", "executorch"),
-        14,
+        15,
         _entry("export"),
     ),
     Stage(
