@@ -110,12 +110,19 @@ ROWS: tuple[Row, ...] = (
         device=U85,
     ),
     *_rows("relus_with_layers", "networks.py:clamped", per_tensor=("layers.0",)),
-    *_rows("bounded_masks", f"{_UNSEEN}masked_attention", f"{_UNSEEN}padded_attention", device=U85),
+    *_rows(
+        "bounded_masks",
+        *(f"{_UNSEEN}{name}" for name in ("masked_attention", "padded_attention", "padded_keys")),
+        device=U85,
+    ),
     *_rows("bounded_masks", f"{_UNSEEN}padded_attention", **_WIDE, device=U85),
-    *_rows("guarded_quotients", f"{_UNSEEN}padded_directions", f"{_UNSEEN}padded_norm"),
     *_rows(
         "guarded_quotients",
-        *(f"{_UNSEEN}{name}" for name in ("padded_directions", "mean_of_chosen")),
+        *(f"{_UNSEEN}{name}" for name in ("padded_directions", "padded_norm", "empty_capsules")),
+    ),
+    *_rows(
+        "guarded_quotients",
+        *(f"{_UNSEEN}{name}" for name in ("padded_directions", "mean_of_chosen", "empty_capsules")),
         **_WIDE,
     ),
     *_rows(

@@ -240,6 +240,20 @@ def test_that_a_sampled_image_keeps_its_values_beyond_one(engine):
     assert decibel(engine, name, images_sampled_in_float=False) < 10
 
 
+def test_that_a_mask_may_be_padded_behind_what_it_masks(engine):
+    name = "unseen_networks.py:padded_keys"
+    for config in ("a8w8", "a16w8"):
+        assert decibel(engine, name, config, U85) > (24 if config == "a8w8" else 40)
+    assert decibel(engine, name, "a8w8", U85, bounded_masks=False) < 15
+
+
+def test_that_capsules_that_are_zero_leave_the_others_as_they_are(engine):
+    name = "unseen_networks.py:empty_capsules"
+    for config in ("a8w8", "a16w8"):
+        assert decibel(engine, name, config) > (24 if config == "a8w8" else 45)
+    assert decibel(engine, name, "a8w8", guarded_quotients=False) < 10
+
+
 def test_that_a_triangle_has_the_grid_of_its_matrix(engine):
     made = network("unseen_networks.py:pairs_below")
     assert engine.run(made, "calibrate") == "done", engine.failure

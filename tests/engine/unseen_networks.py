@@ -149,6 +149,17 @@ def padded_attention():
     return _made(build, 1, 8, 16)
 
 
+def padded_keys():
+    """The weights of attention to memory, a part of which is masked, and to a key behind it."""
+
+    def run(self, x):
+        masked = x[:, :, 0] > 0
+        return self.attend(x[:, :3] * 3, x, x, key_padding_mask=masked)[1]
+
+    attend = {"add_bias_kv": True, "batch_first": True}
+    return _made(lambda: _Net(run, attend=nn.MultiheadAttention(16, 2, **attend)), 1, 8, 16)
+
+
 def gated_steps():
     """A GRU over four steps."""
 
@@ -168,6 +179,20 @@ def padded_directions():
         return functional.normalize(functional.pad(self.layer(x), (0, 0, 1, 0)), dim=-1)
 
     return _made(lambda: _Net(run, layer=nn.Linear(8, 4)), 1, 6, 8)
+
+
+def empty_capsules():
+    """Capsules of different lengths, some of which are zero, squashed to at most one."""
+
+    def run(self, x):
+        parts = functional.relu(self.layer(x) - self.limits).view(1, 8, 4)
+        squares = parts.pow(2).sum(-1, keepdim=True)
+        return squares / (1 + squares) * parts / (squares.sqrt() + 1e-8)
+
+    def build():
+        return _Net(run, layer=nn.Linear(8, 32), limits=torch.linspace(-1, 1, 8).repeat_interleave(4))
+
+    return _made(build, 1, 8)
 
 
 def padded_norm():
