@@ -570,13 +570,6 @@ def test_that_an_even_kernel_is_computed_by_the_cpu_without_the_correction(engin
     assert "aten.convolution.default" in [node.op for node in engine.result(made, "lower").cpu_nodes]
 
 
-def test_that_a_batch_norm_without_statistics_is_refused_by_name(engine):
-    made = project("networks.py:of_the_batch")
-    assert engine.run(made, "prepare") == "failed"
-    assert engine.failure.code == "batch-norm-without-statistics"
-    assert engine.failure.where.id == "batch_norm"
-
-
 @pytest.mark.slow
 def test_that_a_padding_by_nothing_is_left_out(engine):
     assert worst(engine, "padded_by_nothing") <= 1

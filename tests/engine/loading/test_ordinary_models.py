@@ -159,3 +159,31 @@ def test_that_tensors_in_dataclasses_are_outputs_in_order(engine):
     expected = (found.scores, found.boxes.corners, found.boxes.labels[0])
     for value, output in zip(exported(engine, made)(x), expected, strict=True):
         torch.testing.assert_close(value, output)
+
+
+BATCH = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4, track_running_stats=False)
+        self.layer = nn.Linear(4, 3)
+        self.last = nn.BatchNorm1d(3, track_running_stats=False, affine=False)
+        nn.init.normal_(self.norm.weight)
+    def forward(self, x):
+        y = self.norm(self.conv(x)).relu().mean((2, 3))
+        return self.last(self.layer(y)) if len(x) > 1 else y
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn({batch}, 2, 6, 6),)
+"""
+
+
+def test_that_batch_norms_without_running_statistics_are_those_of_the_batch(engine):
+    for batch in (1, 6):
+        made, names = written(engine, BATCH.replace("{batch}", str(batch)), f"batch{batch}.py")
+        lowered = engine.lowered(made)
+        assert {node.cause for node in lowered.cpu_nodes} == {"border"}
+        model, (x,) = names["net"]()
+        torch.testing.assert_close(exported(engine, made)(x), model(x), rtol=1e-4, atol=1e-5)

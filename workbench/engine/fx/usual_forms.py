@@ -1,8 +1,10 @@
 """What ordinary models have and programs for the toolchain have not: other float types, other names.
 
 Values of other float types become float32: integers replace them anyway, and ExecuTorch quantizes
-float32 alone. Constants are computed as the model computes them. Parts whose names an exported
-program has for something else get others: weights below ``torch.fx.GraphModule.code`` cannot be found.
+float32 alone. Constants are computed as the model computes them. A batch norm with the statistics of
+the present batch becomes an instance norm: torchao folds it as if it had others. Parts whose names
+an exported program has for something else get others: weights below ``torch.fx.GraphModule.code``
+cannot be found.
 
 This file stands on torch alone, because a generated script carries it along.
 """
@@ -16,8 +18,10 @@ from torch.export.graph_signature import InputKind
 from torch.fx.node import map_aggregate
 from torch.utils import _pytree
 
+from workbench.engine.fx.pieces import Pieces
 from workbench.engine.fx.plain_regions import graphs_of, rebuilt
 
+_ATEN = torch.ops.aten
 _OTHER_TYPES = (torch.float16, torch.bfloat16, torch.float64)
 _RESERVED = {*dir(fx.GraphModule({}, fx.Graph())), "shape_env", "_in_spec", "_out_spec"} - {
     *dir(torch.nn.Module())
@@ -42,6 +46,43 @@ def with_float32(program: torch.export.ExportedProgram) -> torch.export.Exported
             is_parameter = spec.kind is InputKind.PARAMETER
             held[spec.target] = torch.nn.Parameter(value, requires_grad=False) if is_parameter else value
     return changed_program
+
+
+def with_instance_norms(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program whose batch norms without running statistics are instance norms.
+
+    A batch of images is one image whose rows are those of all.
+    """
+    graphs = [part.graph for part in graphs_of(program.graph_module)]
+    if not any(map(_is_of_the_batch, (node for graph in graphs for node in graph.nodes))):
+        return program
+    module = copy.deepcopy(program.graph_module)
+    for part in graphs_of(module):
+        edit = Pieces(part.graph)
+        for node in filter(_is_of_the_batch, list(part.graph.nodes)):
+            edit.before(node)
+            x, *settings = node.args
+            shape = [*x.meta["val"].shape]
+            if shape[0] > 1 or len(shape) == _WITHOUT_PLACES:
+                turned = [shape[1], shape[0], *shape[2:]]
+                rows = edit.call(_ATEN.transpose.int, x, 0, 1)
+                rows = edit.call(_ATEN.reshape.default, rows, [1, shape[1], -1])
+                rows = edit.call(_ATEN.instance_norm.default, rows, *settings)
+                result = edit.call(_ATEN.transpose.int, edit.call(_ATEN.view.default, rows, turned), 0, 1)
+            else:
+                result = edit.call(_ATEN.instance_norm.default, x, *settings)
+            node.replace_all_uses_with(result)
+            part.graph.erase_node(node)
+        part.recompile()
+    return rebuilt(program, module, copy.deepcopy(program.graph_signature))
+
+
+def _is_of_the_batch(node: fx.Node) -> bool:
+    return node.target is _ATEN.batch_norm.default and node.args[3] is None
+
+
+# Dimensions of a value that has a batch and channels only.
+_WITHOUT_PLACES = 2
 
 
 def values_of_other_types(program: torch.export.ExportedProgram) -> list[fx.Node]:

@@ -23,7 +23,7 @@ from workbench.engine.fx.output_parts import origins, split_outputs, user_output
 from workbench.engine.fx.plain_regions import graphs_of
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.fx.usual_forms import values_of_other_types, with_float32
+from workbench.engine.fx.usual_forms import values_of_other_types, with_float32, with_instance_norms
 from workbench.engine.loading.forms import refuse_ends, refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.runtime.memory_check import check_memory
@@ -61,7 +61,7 @@ def run(context: StageContext) -> None:
     loaded: LoadedModel = context.live("import_model")
     program = _traced(loaded, strict=context.project.model.strict_export)
     left_out = outputs_left_out(program)
-    program = with_tensor_outputs(_without_writes(program))
+    program = with_instance_norms(with_tensor_outputs(_without_writes(program)))
     program, precision, computed = _with_float32(program)
     memory = programs.tensor_memory(program)
     check_memory("export", memory)
