@@ -254,6 +254,18 @@ def test_that_capsules_that_are_zero_leave_the_others_as_they_are(engine):
     assert decibel(engine, name, "a8w8", guarded_quotients=False) < 10
 
 
+def test_that_steps_stay_steps_in_16_bits(engine):
+    made = network("unseen_networks.py:stairs", "a16w8")
+    assert engine.verified(made).max_lsb <= 1
+    assert len(places(engine, made, "steps_in_float", "prepare")) == 5
+    assert_right(engine, made)
+    assert engine.verified(network("unseen_networks.py:stairs", "a16w8", steps_in_float=False)).max_lsb > 1000
+    # A table of 8 bits has a value for every code.
+    made = network("unseen_networks.py:stairs")
+    assert engine.run(made, "prepare") == "done", engine.failure
+    assert not places(engine, made, "steps_in_float", "prepare")
+
+
 def test_that_a_triangle_has_the_grid_of_its_matrix(engine):
     made = network("unseen_networks.py:pairs_below")
     assert engine.run(made, "calibrate") == "done", engine.failure

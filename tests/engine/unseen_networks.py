@@ -195,6 +195,17 @@ def empty_capsules():
     return _made(build, 1, 8)
 
 
+def stairs():
+    """Values that are rounded down, to the nearest and up, and what is left of them."""
+
+    def run(self, x):
+        x = self.layer(x) * 4
+        parts = torch.floor(x), torch.round(x), torch.ceil(x), torch.remainder(x, 0.7), x // 0.9
+        return torch.cat(parts, -1)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 16)), 4, 8)
+
+
 def padded_norm():
     """A layer norm of rows, one of which is padding."""
 

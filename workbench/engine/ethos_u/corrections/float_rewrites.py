@@ -129,6 +129,36 @@ def images_sampled_in_float(module: fx.GraphModule, quantizer: EthosUQuantizer) 
     return narrow
 
 
+def steps_in_float(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Compute functions with steps in float where values have 16 bits.
+
+    Fault: A 16-bit function has 513 values with straight lines between them: the steps of floor,
+        ceil, round, remainders and whole quotients become slopes of 128 codes.
+    Instead: They have no quantization of their own.
+    Right because: The CPU computes them from floats; what reads the result quantizes it with the
+        range that calibration saw.
+    Network: torch.floor(4 * linear(x)) in a16w8
+    Tools: executorch 1.5.1
+    """
+    steps = set(floating_calls(module, *_WITH_STEPS)) & quantized_nodes(module, quantizer, torch.int16)
+    if steps:
+        quantizer.quantizer.set_node_finder(None, MadeOf(tuple(node.name for node in steps)))
+    return [node.name for node in steps]
+
+
+_WITH_STEPS = (
+    _ATEN.floor.default,
+    _ATEN.ceil.default,
+    _ATEN.round.default,
+    _ATEN.remainder.Scalar,
+    _ATEN.remainder.Tensor,
+    _ATEN.floor_divide.default,
+    _ATEN.floor_divide.Scalar,
+    _ATEN.div.Tensor_mode,
+    _ATEN.div.Scalar_mode,
+)
+
+
 def written_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write recurrent cells out.
 
