@@ -266,6 +266,16 @@ def test_that_steps_stay_steps_in_16_bits(engine):
     assert not places(engine, made, "steps_in_float", "prepare")
 
 
+def test_that_single_values_and_numbers_make_single_values(engine):
+    made = network("unseen_networks.py:single_values")
+    assert engine.verified(made).max_lsb <= 1
+    assert [output.shape for output in engine.result(made, "export").outputs] == [(), (), (), (4, 8)]
+    assert places(engine, made, "numbers_with_single_values", "prepare")
+    off = network("unseen_networks.py:single_values", numbers_with_single_values=False)
+    assert engine.run(off, "calibrate") == "failed"
+    assert engine.failure.code == "prepared-program-differs"
+
+
 def test_that_a_triangle_has_the_grid_of_its_matrix(engine):
     made = network("unseen_networks.py:pairs_below")
     assert engine.run(made, "calibrate") == "done", engine.failure

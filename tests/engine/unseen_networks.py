@@ -153,11 +153,14 @@ def padded_keys():
     """The weights of attention to memory, a part of which is masked, and to a key behind it."""
 
     def run(self, x):
-        masked = x[:, :, 0] > 0
+        masked = self.absent > x.abs().amax((1, 2)).unsqueeze(-1)
         return self.attend(x[:, :3] * 3, x, x, key_padding_mask=masked)[1]
 
-    attend = {"add_bias_kv": True, "batch_first": True}
-    return _made(lambda: _Net(run, attend=nn.MultiheadAttention(16, 2, **attend)), 1, 8, 16)
+    def build():
+        attend = nn.MultiheadAttention(16, 2, add_bias_kv=True, batch_first=True)
+        return _Net(run, attend=attend, absent=torch.tensor([[0.0] * 5 + [9.0] * 3]))
+
+    return _made(build, 1, 8, 16)
 
 
 def gated_steps():
@@ -204,6 +207,16 @@ def stairs():
         return torch.cat(parts, -1)
 
     return _made(lambda: _Net(run, layer=nn.Linear(8, 16)), 4, 8)
+
+
+def single_values():
+    """Figures of all elements, and numbers."""
+
+    def run(self, x):
+        y = self.layer(x)
+        return y.square().mean() * 0.5, 1 - y.abs().amax() / 8, (y - x).pow(2).sum() + 2, y * (y.mean() - 1)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 4, 8)
 
 
 def padded_norm():

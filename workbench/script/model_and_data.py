@@ -133,7 +133,7 @@ def functional_writes_part() -> str:
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
 _WRITES = tuple(
     _PROGRAM_OUTPUTS.with_name(f"{name}.py")
-    for name in ("aliases", "pieces", "plain_regions", "functional_writes", "usual_forms")
+    for name in ("aliases", "pieces", "plain_regions", "functional_writes", "usual_forms", "chosen_rows")
 )
 
 

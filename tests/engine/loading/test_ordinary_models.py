@@ -187,3 +187,49 @@ def test_that_batch_norms_without_running_statistics_are_those_of_the_batch(engi
         assert {node.cause for node in lowered.cpu_nodes} == {"border"}
         model, (x,) = names["net"]()
         torch.testing.assert_close(exported(engine, made)(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+ROWS = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.experts = nn.ModuleList(
+            [nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8)) for _ in range(2)]
+        )
+    def forward(self, x):
+        y = self.layer(x)
+        y[y < 0] = y[y < 0] * 0.1 - 0.2
+        chosen = (x[:, 1] > 0).long()
+        mixed = torch.zeros_like(x)
+        for index, expert in enumerate(self.experts):
+            mixed[chosen == index] = expert(x[chosen == index])
+        rows = x[:, 0] > -9
+        return y, mixed, y[rows].mean(0), (y[rows] ** 2).mean(), torch.sigmoid(y[rows]).sum()
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(6, 8),)
+"""
+
+
+def test_that_what_works_on_chosen_elements_or_rows_works_on_all(engine):
+    made, names = written(engine, ROWS)
+    assert engine.run(made, "lower", "evaluate") == "done", engine.failure
+    model, _ = names["net"]()
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(6, 8)
+        expected = model(x.clone())
+        for value, output in zip(exported(engine, made)(x.clone()), expected, strict=True):
+            torch.testing.assert_close(value, output, rtol=1e-4, atol=1e-5)
+
+
+MIXING = ROWS.replace("expert(x[chosen == index])", "expert(x[chosen == index]).cumsum(0)")
+
+
+def test_that_chosen_rows_that_depend_on_each_other_are_refused(engine):
+    made, _ = written(engine, MIXING)
+    assert engine.run(made, "export") == "failed"
+    assert engine.failure.code == "size-from-data"

@@ -92,7 +92,7 @@ def values_of_other_types(program: torch.export.ExportedProgram) -> list[fx.Node
         node
         for part in graphs_of(module)
         for node in _dependent(program, part is module, part.graph)
-        if node.op == "call_function" and _is_other(node)
+        if node.op == "call_function" and _of_other_type(node)
     ]
 
 
@@ -107,7 +107,7 @@ def _dependent(program: torch.export.ExportedProgram, is_whole: bool, graph: fx.
     return known
 
 
-def _is_other(node: fx.Node) -> bool:
+def _of_other_type(node: fx.Node) -> bool:
     """Return whether a value, or one of several, is of a float type that is not float32."""
     values = _pytree.tree_leaves(node.meta.get("val"))
     return any(isinstance(value, torch.Tensor) and value.dtype in _OTHER_TYPES for value in values)
@@ -120,24 +120,24 @@ def _take_float32(graph: fx.Graph, dependent: dict[fx.Node, None]) -> set[str]:
         if node.op == "output":
             continue
         if node.op == "placeholder":
-            if _is_other(node):
+            if _of_other_type(node):
                 with graph.inserting_after(node):
                     taken.add(_cast(graph, node, [*node.users]))
             continue
-        if not _is_other(node) and not taken.intersection(node.all_input_nodes):
+        if not _of_other_type(node) and not taken.intersection(node.all_input_nodes):
             continue
         for source in node.all_input_nodes:
-            if source in dependent or not _is_other(source):
+            if source in dependent or not _of_other_type(source):
                 continue
             if source.op == "placeholder" and all(reader in dependent for reader in source.users):
-                source.meta["val"] = _value(source.meta["val"])
+                source.meta["val"] = _as_float32(source.meta["val"])
                 changed.add(source.name)
             else:
                 with graph.inserting_before(node):
                     _cast(graph, source, [node])
         node.args, node.kwargs = map_aggregate((node.args, node.kwargs), _float32)  # type: ignore[assignment,misc]
-        if _is_other(node):
-            node.meta["val"] = _pytree.tree_map(_value, node.meta["val"])
+        if _of_other_type(node):
+            node.meta["val"] = _pytree.tree_map(_as_float32, node.meta["val"])
             taken.add(node)
     return changed
 
@@ -145,7 +145,7 @@ def _take_float32(graph: fx.Graph, dependent: dict[fx.Node, None]) -> set[str]:
 def _cast(graph: fx.Graph, source: fx.Node, readers: list[fx.Node]) -> fx.Node:
     """Let readers take a value as float32; return it."""
     cast = graph.call_function(torch.ops.aten.to.dtype, (source, torch.float32))
-    cast.meta = {**source.meta, "val": _value(source.meta["val"])}
+    cast.meta = {**source.meta, "val": _as_float32(source.meta["val"])}
     for reader in readers:
         reader.replace_input_with(source, cast)
     return cast
@@ -155,7 +155,7 @@ def _float32(argument: Any) -> Any:
     return torch.float32 if argument in _OTHER_TYPES else argument
 
 
-def _value(value: Any) -> Any:
+def _as_float32(value: Any) -> Any:
     """Return a value, with its elements as float32 if they are of another float type."""
     is_other = isinstance(value, torch.Tensor) and value.dtype in _OTHER_TYPES
     return value.to(torch.float32) if is_other else value

@@ -16,6 +16,7 @@ from workbench.engine.evaluation.model_outputs import can_be_described, describe
 from workbench.engine.fx import programs
 from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
+from workbench.engine.fx.chosen_rows import with_all_rows
 from workbench.engine.fx.functional_writes import WriteNotSupportedError, with_functional_writes
 from workbench.engine.fx.modules import name_sources, source_line
 from workbench.engine.fx.output_factors import with_output_factors
@@ -105,7 +106,7 @@ def _traced(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
     Raises:
         WorkbenchError: It cannot be exported, or has what the NPU cannot have.
     """
-    program = loaded.program or _export(loaded, strict=strict)
+    program = with_all_rows(loaded.program or _export(loaded, strict=strict))
     _drop_failed_calls(program)
     _refuse_written_parameters(program)
     _refuse_dynamic_shapes(program)

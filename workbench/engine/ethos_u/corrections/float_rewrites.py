@@ -159,6 +159,36 @@ _WITH_STEPS = (
 )
 
 
+def numbers_with_single_values(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Compute a single value and a number as a row of one.
+
+    Fault: A number becomes a tensor of one dimension. With a value that has none, such as the mean
+        of all elements, the result has a dimension too many.
+    Instead: The value becomes a row of one element, and the result a value without dimensions.
+    Right because: No element is moved or changed.
+    Network: linear(x).square().mean() * 0.5 in a8w8
+    Tools: executorch 1.5.1
+    """
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, *_WITH_NUMBER):
+        sides = node.args[:2]
+        if node.meta["val"].dim() or not any(isinstance(side, int | float) for side in sides):
+            continue
+        write = Writer(module, node)
+        rows = (write(_ATEN.view.default, s, [1]) if isinstance(s, fx.Node) else s for s in sides)
+        result = write(node.target, *rows, *node.args[2:], **node.kwargs)
+        write.replace(write(_ATEN.view.default, result, []))
+        done.append(node.name)
+    return finished(module, done)
+
+
+_WITH_NUMBER = (
+    *(getattr(_ATEN, name).Tensor for name in ("add", "sub", "mul", "div")),
+    *(getattr(_ATEN, name).Scalar for name in ("add", "sub", "mul", "div", "rsub")),
+)
+
+
 def written_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write recurrent cells out.
 

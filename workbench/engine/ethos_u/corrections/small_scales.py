@@ -485,7 +485,10 @@ def _is_zero_with(product: fx.Node, quotient: fx.Node, base: fx.Node) -> bool:
     square = _operator(source) == "mul" and source.args[0] is source.args[1]
     if square or _operator(source) == "abs" or (_operator(source) == "pow" and source.args[1] == 2):
         return _vanishes(numerator, {source, _before_reshapes(source.args[0])})
-    return _operator(source) in _NEVER_NEGATIVE and _before_reshapes(numerator) is source
+    value = _before_reshapes(numerator)
+    if _operator(value) == "sum":
+        return _vanishes(value, {source})
+    return value is source and _operator(source) in _NEVER_NEGATIVE
 
 
 def _vanishes(value: Any, zeros: set[Any]) -> bool:
