@@ -132,6 +132,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("logarithms_of_sums", f"{_UNSEEN}similarities", f"{_UNSEEN}sure_classes", **_WIDE, device=U85),
     *_rows("grids_of_triangles", f"{_UNSEEN}pairs_below"),
     *_rows("numbers_with_single_values", f"{_UNSEEN}single_values"),
+    *_rows("products_of_computed_weights", f"{_UNSEEN}computed_weights"),
     *_rows("steps_in_float", f"{_UNSEEN}stairs", **_WIDE),
     *_rows("images_sampled_in_float", f"{_UNSEEN}sampled", device=U85),
     *_rows("logarithms_of_quotients", f"{_UNSEEN}odds"),

@@ -276,6 +276,14 @@ def test_that_single_values_and_numbers_make_single_values(engine):
     assert engine.failure.code == "prepared-program-differs"
 
 
+def test_that_a_linear_may_have_computed_weights(engine):
+    made = network("unseen_networks.py:computed_weights")
+    assert_right(engine, made)
+    assert decibel(engine, "unseen_networks.py:computed_weights") > 25
+    off = network("unseen_networks.py:computed_weights", products_of_computed_weights=False)
+    assert engine.run(off, "lower", "evaluate") == "failed"
+
+
 def test_that_a_triangle_has_the_grid_of_its_matrix(engine):
     made = network("unseen_networks.py:pairs_below")
     assert engine.run(made, "calibrate") == "done", engine.failure

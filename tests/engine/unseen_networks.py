@@ -219,6 +219,16 @@ def single_values():
     return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 4, 8)
 
 
+def computed_weights():
+    """A linear whose weights another one computes."""
+
+    def run(self, x):
+        weights = self.layer(x.mean(0)).view(8, 8) * 0.3
+        return functional.linear(x, weights, self.layer.bias[:8]), functional.linear(x, weights).relu()
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 64)), 4, 8)
+
+
 def padded_norm():
     """A layer norm of rows, one of which is padding."""
 

@@ -189,6 +189,29 @@ _WITH_NUMBER = (
 )
 
 
+def products_of_computed_weights(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Take a linear with computed weights as a product of matrices.
+
+    Fault: A linear whose weights another layer computes, as in hypernetworks, is lowered as a
+        convolution, which takes constant weights alone: lowering ends.
+    Instead: It is the product with the transposed weights, and a sum with the bias.
+    Right because: A linear is this product.
+    Network: torch.nn.functional.linear(x, other(z).view(8, 8)) in a8w8
+    Tools: executorch 1.5.1
+    """
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, _ATEN.linear.default):
+        x, weight, bias = (*node.args, None)[:3]
+        if not isinstance(weight, fx.Node) or weight.op != "call_function":
+            continue
+        write = Writer(module, node)
+        result = write(_ATEN.matmul.default, x, write(_ATEN.transpose.int, weight, 0, 1))
+        write.replace(result if bias is None else write(_ATEN.add.Tensor, result, bias))
+        done.append(node.name)
+    return finished(module, done)
+
+
 def written_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write recurrent cells out.
 
