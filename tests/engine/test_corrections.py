@@ -284,6 +284,16 @@ def test_that_a_linear_may_have_computed_weights(engine):
     assert engine.run(off, "lower", "evaluate") == "failed"
 
 
+def test_that_a_square_in_an_exponent_is_a_product_in_16_bits(engine):
+    name = "unseen_networks.py:soft_histogram"
+    right = worst(engine, name, "a16w8")
+    assert len(places(engine, network(name, "a16w8"), "squares_in_exponents", "prepare")) == 1
+    assert worst(engine, name, "a16w8", squares_in_exponents=False) > 2 * right
+    made = network("unseen_networks.py:normed_layers", "a16w8")
+    assert engine.run(made, "prepare") == "done", engine.failure
+    assert not places(engine, made, "squares_in_exponents", "prepare")
+
+
 def test_that_a_triangle_has_the_grid_of_its_matrix(engine):
     made = network("unseen_networks.py:pairs_below")
     assert engine.run(made, "calibrate") == "done", engine.failure

@@ -229,6 +229,16 @@ def computed_weights():
     return _made(lambda: _Net(run, layer=nn.Linear(8, 64)), 4, 8)
 
 
+def soft_histogram():
+    """How many values are near each of five steps."""
+
+    def run(self, x):
+        values = torch.sigmoid(self.layer(x)).unsqueeze(-1)
+        return torch.exp(-((values - self.steps) ** 2) / 0.02).sum(1)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 8), steps=torch.linspace(0, 1, 5)), 4, 8)
+
+
 def padded_norm():
     """A layer norm of rows, one of which is padding."""
 

@@ -92,7 +92,7 @@ STAGES: tuple[Stage, ...] = (
         ("convert",),
         ("target.compile", "rules.placing", "board.placements"),
         ("executorch", "ethos-u-vela", "onnx", "onnxscript"),
-        38,
+        39,
         _entry("lower"),
     ),
     Stage(

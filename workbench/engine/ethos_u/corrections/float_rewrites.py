@@ -212,6 +212,53 @@ def products_of_computed_weights(module: fx.GraphModule, quantizer: EthosUQuanti
     return finished(module, done)
 
 
+def squares_in_exponents(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write squares in large exponents as products in 16 bits.
+
+    Fault: A 16-bit square is a function with 513 values and straight lines between them: small
+        squares are a step too large. An exponential behind a large factor, as in a soft histogram,
+        makes a part of its value of that.
+    Instead: The value is multiplied by itself.
+    Right because: That is its square, which is rounded once.
+    Network: torch.exp(-((sigmoid(linear(x))[..., None] - steps) ** 2) / 0.02) in a16w8
+    Tools: executorch 1.5.1
+    """
+    squares = [node for node in floating_calls(module, _ATEN.pow.Tensor_Scalar) if node.args[1] == 2]
+    large = {node for node in squares if _factor_in_exponent(module, node) >= _LARGE_IN_EXPONENT}
+    done = list[str]()
+    for node in large & quantized_nodes(module, quantizer, torch.int16) if large else ():
+        write = Writer(module, node)
+        write.replace(write(_ATEN.mul.Tensor, node.args[0], node.args[0]))
+        done.append(node.name)
+    return finished(module, done)
+
+
+# From this factor on, a step of a square within 8 is a thousandth of the exponential or more.
+_LARGE_IN_EXPONENT = 8.0
+_EXPONENTIALS = (_ATEN.exp.default, _ATEN.softmax.int, _ATEN.log_softmax.int, _ATEN.logsumexp.default)
+_SUMMED_IN_EXPONENT = (_ATEN.neg.default, _ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.rsub.Scalar)
+_PASSED_IN_EXPONENT = (_ATEN.sum.dim_IntList, _ATEN.unsqueeze.default, _ATEN.squeeze.dim, _ATEN.view.default)
+
+
+def _factor_in_exponent(module: fx.GraphModule, node: fx.Node) -> float:
+    """Return the largest factor that a value has in an exponent; 0 if it is in none."""
+    largest = 0.0
+    for reader in node.users:
+        factor = 1.0
+        if reader.target in _EXPONENTIALS:
+            return max(largest, 1.0)
+        if reader.target in (_ATEN.mul.Tensor, _ATEN.div.Tensor) and reader.args[0] is node:
+            number = constant_of(module, reader.args[1])
+            number = reader.args[1] if number is None else float(number.abs().max())
+            if not isinstance(number, int | float) or not number:
+                continue
+            factor = abs(number) if reader.target is _ATEN.mul.Tensor else 1 / abs(number)
+        elif reader.target not in (*_SUMMED_IN_EXPONENT, *_PASSED_IN_EXPONENT):
+            continue
+        largest = max(largest, factor * _factor_in_exponent(module, reader))
+    return largest
+
+
 def written_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write recurrent cells out.
 
