@@ -110,12 +110,19 @@ ROWS: tuple[Row, ...] = (
         device=U85,
     ),
     *_rows("relus_with_layers", "networks.py:clamped", per_tensor=("layers.0",)),
-    *_rows("bounded_masks", f"{_UNSEEN}masked_attention", f"{_UNSEEN}padded_attention", device=U85),
+    *_rows(
+        "bounded_masks",
+        *(f"{_UNSEEN}{name}" for name in ("masked_attention", "padded_attention", "padded_keys")),
+        device=U85,
+    ),
     *_rows("bounded_masks", f"{_UNSEEN}padded_attention", **_WIDE, device=U85),
-    *_rows("guarded_quotients", f"{_UNSEEN}padded_directions", f"{_UNSEEN}padded_norm"),
     *_rows(
         "guarded_quotients",
-        *(f"{_UNSEEN}{name}" for name in ("padded_directions", "mean_of_chosen")),
+        *(f"{_UNSEEN}{name}" for name in ("padded_directions", "padded_norm", "empty_capsules")),
+    ),
+    *_rows(
+        "guarded_quotients",
+        *(f"{_UNSEEN}{name}" for name in ("padded_directions", "mean_of_chosen", "empty_capsules")),
         **_WIDE,
     ),
     *_rows(
@@ -124,6 +131,10 @@ ROWS: tuple[Row, ...] = (
     ),
     *_rows("logarithms_of_sums", f"{_UNSEEN}similarities", f"{_UNSEEN}sure_classes", **_WIDE, device=U85),
     *_rows("grids_of_triangles", f"{_UNSEEN}pairs_below"),
+    *_rows("numbers_with_single_values", f"{_UNSEEN}single_values"),
+    *_rows("products_of_computed_weights", f"{_UNSEEN}computed_weights"),
+    *_rows("squares_in_exponents", f"{_UNSEEN}soft_histogram", **_WIDE),
+    *_rows("steps_in_float", f"{_UNSEEN}stairs", **_WIDE),
     *_rows("images_sampled_in_float", f"{_UNSEEN}sampled", device=U85),
     *_rows("logarithms_of_quotients", f"{_UNSEEN}odds"),
     *_rows("logarithms_of_quotients", f"{_UNSEEN}odds", **_WIDE, device=U85),

@@ -479,11 +479,6 @@ def least():
     return _made(Least, (1, 3, 11, 11))
 
 
-def of_the_batch():
-    norm = nn.BatchNorm2d(4, track_running_stats=False)
-    return nn.Sequential(nn.Conv2d(3, 4, 3), norm).eval(), (torch.randn(1, 3, 8, 8),)
-
-
 class Spectral(nn.Module):
     """The magnitude of a spectrum before a linear."""
 

@@ -53,6 +53,11 @@ def _without(name):
     return norm
 
 
+class _Present(nn.BatchNorm2d):
+    def forward(self, x):
+        return nn.functional.batch_norm(x, self.running_mean, self.running_var, training=True)
+
+
 def _transposed(groups=1):
     up = nn.ConvTranspose2d(4, 8, 3, stride=2, groups=groups, bias=False)
     return nn.Sequential(nn.Conv2d(3, 4, 1), up, nn.BatchNorm2d(8, affine=False), nn.ReLU())
@@ -81,15 +86,13 @@ TRAINED = {
     "instances_of_volumes": lambda: _volumes(nn.InstanceNorm3d(4)),
     "groups": lambda: _images(nn.GroupNorm(2, 8, affine=False)),
     "groups_of_volumes": lambda: _volumes(nn.GroupNorm(2, 4, affine=False)),
-}
-# Norms of the present batch, which are refused after a convolution or a linear.
-REFUSED = {
     "images_of_the_batch": lambda: _images(nn.BatchNorm2d(8, **_BATCH)),
     "plain_images_of_the_batch": lambda: _images(nn.BatchNorm2d(8, **_PLAIN, **_BATCH)),
     "sequences_of_the_batch": lambda: _sequences(nn.BatchNorm1d(8, **_BATCH)),
     "volumes_of_the_batch": lambda: _volumes(nn.BatchNorm3d(4, **_PLAIN, **_BATCH)),
-    "linears_of_the_batch": lambda: _linears(nn.BatchNorm1d(8, **_BATCH)),
 }
+# Norms of the present batch in spite of running ones, which are refused after a convolution or a linear.
+REFUSED = {"present_images": lambda: _images(_Present(8))}
 _ALL = {**TRAINED, **REFUSED}
 
 

@@ -386,36 +386,6 @@ def number_input_remedied():
     return WithNumber().eval(), (torch.randn(_IMAGE),)
 
 
-class Named(nn.Module):
-    """Has a part with a name that an exported program has."""
-
-    def __init__(self):
-        super().__init__()
-        self.code = nn.Conv2d(2, 4, 3)
-
-    def forward(self, x):
-        return self.code(x)
-
-
-class Renamed(nn.Module):
-    """Has the part under another name."""
-
-    def __init__(self):
-        super().__init__()
-        self.codes = nn.Conv2d(2, 4, 3)
-
-    def forward(self, x):
-        return self.codes(x)
-
-
-def reserved_name():
-    return Named().eval(), (torch.randn(_IMAGE),)
-
-
-def reserved_name_remedied():
-    return Renamed().eval(), (torch.randn(_IMAGE),)
-
-
 def _halved(model, y):
     with torch.no_grad():
         model.conv.weight.div_(2)
@@ -488,19 +458,23 @@ def number_of_data_remedied():
     return computed(lambda _, y: y * y.max())
 
 
-def half_value():
-    return computed(lambda _, y: (y.half() * 2).float())
+class Converted(nn.Module):
+    """Computes in float32, whatever it gets."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x):
+        return self.layers(x.float())
 
 
-def half_value_remedied():
-    return computed(lambda _, y: y * 2)
+def double_input():
+    model, (x,) = layers_in_eval()
+    return Converted(model), (x.double(),)
 
 
-def double_value():
-    return computed(lambda _, y: (y.double() * y.double()).float())
-
-
-def double_value_remedied():
+def doubled_value():
     return computed(lambda _, y: y * y)
 
 
@@ -517,16 +491,24 @@ def branch_remedied():
     return computed(lambda _, y: torch.where(y.sum() > 0, y * 2, y * 3))
 
 
+def _present(training):
+    def normed(model, y):
+        norm = model.parts[0]
+        return nn.functional.batch_norm(y, norm.running_mean, norm.running_var, training=training)
+
+    return computed(normed, nn.BatchNorm2d(4, affine=False))
+
+
 def present_statistics():
-    return computed(lambda model, y: model.parts[0](y), nn.BatchNorm2d(4, track_running_stats=False))
+    return _present(training=True)
 
 
 def present_statistics_running():
-    return computed(lambda model, y: model.parts[0](y), nn.BatchNorm2d(4))
+    return _present(training=False)
 
 
 def present_statistics_instance():
-    norm = nn.InstanceNorm2d(4, track_running_stats=False, affine=True)
+    norm = nn.InstanceNorm2d(4, track_running_stats=False)
     return computed(lambda model, y: model.parts[0](y), norm)
 
 

@@ -149,6 +149,20 @@ def padded_attention():
     return _made(build, 1, 8, 16)
 
 
+def padded_keys():
+    """The weights of attention to memory, a part of which is masked, and to a key behind it."""
+
+    def run(self, x):
+        masked = self.absent > x.abs().amax((1, 2)).unsqueeze(-1)
+        return self.attend(x[:, :3] * 3, x, x, key_padding_mask=masked)[1]
+
+    def build():
+        attend = nn.MultiheadAttention(16, 2, add_bias_kv=True, batch_first=True)
+        return _Net(run, attend=attend, absent=torch.tensor([[0.0] * 5 + [9.0] * 3]))
+
+    return _made(build, 1, 8, 16)
+
+
 def gated_steps():
     """A GRU over four steps."""
 
@@ -168,6 +182,61 @@ def padded_directions():
         return functional.normalize(functional.pad(self.layer(x), (0, 0, 1, 0)), dim=-1)
 
     return _made(lambda: _Net(run, layer=nn.Linear(8, 4)), 1, 6, 8)
+
+
+def empty_capsules():
+    """Capsules of different lengths, some of which are zero, squashed to at most one."""
+
+    def run(self, x):
+        parts = functional.relu(self.layer(x) - self.limits).view(1, 8, 4)
+        squares = parts.pow(2).sum(-1, keepdim=True)
+        return squares / (1 + squares) * parts / (squares.sqrt() + 1e-8)
+
+    def build():
+        return _Net(run, layer=nn.Linear(8, 32), limits=torch.linspace(-1, 1, 8).repeat_interleave(4))
+
+    return _made(build, 1, 8)
+
+
+def stairs():
+    """Values that are rounded down, to the nearest and up, and what is left of them."""
+
+    def run(self, x):
+        x = self.layer(x) * 4
+        parts = torch.floor(x), torch.round(x), torch.ceil(x), torch.remainder(x, 0.7), x // 0.9
+        return torch.cat(parts, -1)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 16)), 4, 8)
+
+
+def single_values():
+    """Figures of all elements, and numbers."""
+
+    def run(self, x):
+        y = self.layer(x)
+        return y.square().mean() * 0.5, 1 - y.abs().amax() / 8, (y - x).pow(2).sum() + 2, y * (y.mean() - 1)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 4, 8)
+
+
+def computed_weights():
+    """A linear whose weights another one computes."""
+
+    def run(self, x):
+        weights = self.layer(x.mean(0)).view(8, 8) * 0.3
+        return functional.linear(x, weights, self.layer.bias[:8]), functional.linear(x, weights).relu()
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 64)), 4, 8)
+
+
+def soft_histogram():
+    """How many values are near each of five steps."""
+
+    def run(self, x):
+        values = torch.sigmoid(self.layer(x)).unsqueeze(-1)
+        return torch.exp(-((values - self.steps) ** 2) / 0.02).sum(1)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 8), steps=torch.linspace(0, 1, 5)), 4, 8)
 
 
 def padded_norm():

@@ -187,7 +187,8 @@ class ExportResult(Frozen):
     convolutions and linears; ``compared`` is its comparison with the model on the example inputs.
     ``outputs`` are those of the program, ``model_outputs`` those of the model; ``structure`` is how
     the model returns them, as torch writes a tree, "" where that is unknown. ``memory`` is that of
-    its tensors.
+    its tensors. ``precision`` is the least precise float type that the model computes in, "" for
+    float32 alone: the program computes in float32.
     """
 
     nodes: int
@@ -200,6 +201,7 @@ class ExportResult(Frozen):
     layers: tuple[ChannelLayer, ...] = ()
     compared: tuple[FormComparison, ...] = ()
     memory: TensorMemory = TensorMemory()
+    precision: str = ""
     warnings: tuple[str, ...] = ()
 
 

@@ -303,10 +303,12 @@ _RECIPE_RUN = """    with torch.no_grad():
 """
 
 _REFUSE_BUFFERS = """\
-    program = with_functional_writes(program)
+    program = with_float32(with_instance_norms(with_functional_writes(with_all_rows(program))))
     if program.run_decompositions({}).graph_signature.buffers_to_mutate:
         sys.exit("This program keeps buffers from run to run: take the workbench's own package.")"""
-_KEEP_BUFFERS = "    program = with_functional_writes(program)"
+_KEEP_BUFFERS = (
+    "    program = with_float32(with_instance_norms(with_functional_writes(with_all_rows(program))))"
+)
 
 _LOWER = """    edge = to_edge_transform_and_lower(
         quantized,

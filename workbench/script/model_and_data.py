@@ -125,7 +125,7 @@ def _read_state(name: str, file: Path, taken: WeightsTaken) -> str:
 
 
 def functional_writes_part() -> str:
-    """Return the code that computes new values where a program writes into tensors."""
+    """Return the code that renames parts, and computes in new values of float32 without writes."""
     texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _WRITES)
     return "\n\n".join(text.partition('"""\n')[2].strip("\n") for text in texts)
 
@@ -133,7 +133,7 @@ def functional_writes_part() -> str:
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
 _WRITES = tuple(
     _PROGRAM_OUTPUTS.with_name(f"{name}.py")
-    for name in ("aliases", "pieces", "plain_regions", "functional_writes")
+    for name in ("aliases", "pieces", "plain_regions", "functional_writes", "usual_forms", "chosen_rows")
 )
 
 
@@ -212,6 +212,7 @@ def model_part(opened: OpenProject, *, branches: bool, taken: WeightsTaken | Non
             body += _weights(model.weights, opened.folder, taken)
         # Tensors that are left in float say in the file whether they need a gradient.
         body.append("    model.eval().requires_grad_(False)")
+        body.append("    with_free_names(model)")
     if model.inputs:
         body.append(f"    arrays = np.load(HERE / {model.inputs!r})")
         body.append("    inputs = tuple(torch.from_numpy(arrays[n]) for n in arrays.files)")

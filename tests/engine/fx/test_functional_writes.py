@@ -112,6 +112,20 @@ class Normed(nn.Module):
         return y
 
 
+class Copied(torch.nn.Module):
+    def forward(self, x):
+        y = x.sigmoid()
+        y.copy_(torch.where(x < 0, x * 0.1, x))
+        return y.relu()
+
+
+def test_that_a_copy_into_a_value_is_what_was_copied():
+    x = torch.randn(2, 8)
+    program = with_functional_writes(torch.export.export(Copied(), (x,)))
+    assert torch.ops.aten.copy_.default not in {node.target for node in program.graph.nodes}
+    assert torch.equal(program.module()(x), Copied()(x))
+
+
 def test_that_other_operators_keep_their_names_modules_and_kinds():
     before = exported(Normed().eval(), (torch.randn(1, 3, 8, 8),))
     after = with_functional_writes(before)

@@ -35,7 +35,6 @@ OTHERS = {
     "channels_last",
     "strided_contiguous",
     "least",
-    "of_the_batch",
     "sixteen_channels",
     "recurrent",
     "unseeded_samples",

@@ -21,6 +21,7 @@ from workbench.engine.evaluation.stateful_execution import Steps, stepping
 from workbench.engine.evaluation.tensors import watched
 from workbench.engine.loading.eager import Request, Step
 from workbench.errors import Place, WorkbenchError, failure
+from workbench.results import ExportResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # So many samples of the data are compared.
 SAMPLES = 2
+# A model of lower precision may differ by so many steps of its floats.
+_STEPS = 8
 # How often weights and inputs are changed to learn what roundings do to the outputs.
 _CHANGES = 3
 
@@ -39,9 +42,15 @@ Outputs = list[torch.Tensor]
 
 
 def compare_exported(
-    context: StageContext, loaded: LoadedModel, program: torch.export.ExportedProgram
+    context: StageContext, loaded: LoadedModel, program: torch.export.ExportedProgram, precision: str
 ) -> FormComparison:
     """Return the comparison of an exported program with the model, on the example inputs.
+
+    Args:
+        context: Of the stage.
+        loaded: The model.
+        program: The program.
+        precision: The least precise float type that the model computes in; "" for float32.
 
     Raises:
         WorkbenchError: they differ, or the model's outputs are random.
@@ -52,7 +61,7 @@ def compare_exported(
     request = replace(loaded.example, runs=loaded.example.runs[:1])
     # Its outputs may still be split, which makes another program.
     module = cast("torch.fx.GraphModule", program.module(check_guards=False))
-    reference = _Reference([sample], request, [first])
+    reference = _Reference([sample], request, [first], _step(precision))
     return _compare_exported(context, reference, program, module, list)
 
 
@@ -86,7 +95,7 @@ def compare_prepared(
     project = context.project
     if project.trained_weights or project.compressions or project.improvers:
         return (exported,)
-    comparison = Comparison("prepared", REWRITTEN)
+    comparison = Comparison("prepared", max(REWRITTEN, _STEPS * reference.step))
     steps = Steps(prepared)
     try:
         outputs = [joined(watched(steps, sample)[0]) for sample in reference.samples]
@@ -100,11 +109,12 @@ def compare_prepared(
 
 @dataclass(frozen=True)
 class _Reference:
-    """Samples with what the model returned for them."""
+    """Samples with what the model returned for them, and the relative step of its floats."""
 
     samples: list[Sample]
     request: Request
     outputs: list[Outputs]
+    step: float
 
 
 def _reference(context: StageContext, samples: Samples) -> _Reference:
@@ -113,7 +123,13 @@ def _reference(context: StageContext, samples: Samples) -> _Reference:
     request = Request(tuple(_runs(listed, continues=_keeps_state(context, listed))))
     outputs = loaded.eager.answer(request, context.check_cancelled).outputs
     kept = [given[: len(given) - sample.carried] for sample, given in zip(listed, outputs, strict=True)]
-    return _Reference(listed, request, kept)
+    step = _step(context.result("export", ExportResult).precision)
+    return _Reference(listed, request, kept, step)
+
+
+def _step(precision: str) -> float:
+    """Return the relative step of a float type of lower precision; 0 for float32."""
+    return torch.finfo(getattr(torch, precision)).eps if precision else 0.0
 
 
 def _keeps_state(context: StageContext, samples: Sequence[Sample]) -> bool:
@@ -140,7 +156,7 @@ def _compare_exported(
     joined: Callable[[Outputs], Outputs],
 ) -> FormComparison:
     """Compare a program's module, whose outputs ``joined`` turns into those of the model."""
-    comparison = Comparison("exported", EXPORTED)
+    comparison = Comparison("exported", max(EXPORTED, _STEPS * reference.step))
     with torch.no_grad(), stepping(module) as steps:
         outputs = [joined(steps(copied(sample))) for sample in reference.samples]
     if problem := _problem(context, reference, comparison, outputs):
@@ -180,8 +196,9 @@ def _problem(
     if not problem:
         return ""
     eager = context.live("import_model").eager
+    change = max(CHANGE, reference.step)
     changed = [
-        eager.answer(replace(reference.request, change=CHANGE, seed=seed), context.check_cancelled)
+        eager.answer(replace(reference.request, change=change, seed=seed), context.check_cancelled)
         for seed in range(_CHANGES)
     ]
     for index, (pair, difference) in enumerate(zip(pairs, problems, strict=True)):

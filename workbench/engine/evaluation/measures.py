@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -213,6 +214,11 @@ def classes_of(output: torch.Tensor) -> int:
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in a model's return value, in order."""
-    leaves = torch.utils._pytree.tree_leaves(value)  # noqa: SLF001 - no public name
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    """Return the tensors in a model's return value, in order; also those of dataclasses."""
+    tensors: list[torch.Tensor] = []
+    for leaf in torch.utils._pytree.tree_leaves(value):  # noqa: SLF001 - no public name
+        if isinstance(leaf, torch.Tensor):
+            tensors.append(leaf)
+        elif dataclasses.is_dataclass(leaf):
+            tensors += tensors_of([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
+    return tensors

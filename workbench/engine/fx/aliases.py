@@ -179,6 +179,7 @@ _TO_PLACES = frozenset(
         "addmv_",
         "addr_",
         "baddbmm_",
+        "copy_",
         "cumprod_",
         "fill_diagonal_",
         "index_add_",

@@ -160,7 +160,7 @@ def refuse_quantized(program: torch.export.ExportedProgram, name: str) -> None:
 
 
 def refuse_values(program: torch.export.ExportedProgram) -> None:
-    """Raise for sizes or numbers that depend on the data, values of half precision, and functions.
+    """Raise for sizes or numbers that depend on the data, quantized tensors, and functions.
 
     Raises:
         WorkbenchError: the first operation of each kind, with its line.
@@ -225,13 +225,6 @@ def _refused(node: torch.fx.Node, value: object) -> WorkbenchError | None:
             "Leave it in float: the workbench quantizes it.",
             place,
             code="value-quantized",
-        )
-    if value.dtype in _SHORT:
-        return failure(
-            f"The result of {where} is of {programs.dtype_name(value.dtype)}.",
-            "Compute in float32 there: remove .half(), .bfloat16() or autocast.",
-            place,
-            code="value-half-precision",
         )
     return None
 

@@ -19,6 +19,7 @@ import torch
 from workbench.engine import user_code
 from workbench.engine.data.arrays import row_blanks
 from workbench.engine.data.callables import first_sample
+from workbench.engine.fx.usual_forms import with_free_names
 from workbench.engine.loading.checkpoints import load_weights
 from workbench.engine.loading.eager import EagerModel, example_request
 from workbench.engine.loading.forms import refuse_form, refuse_quantized
@@ -120,6 +121,7 @@ def load_model(model: ModelSource, folder: Path, calibration: DataSource | None 
     # Frozen: passes of the toolchain copy what they compute from parameters, and a tensor that
     # would need a gradient cannot be copied. Training makes its own copy trainable.
     module.eval().requires_grad_(False)
+    with_free_names(module)
     return LoadedModel(module, None, given if given is not None else inputs or (), taken)
 
 

@@ -137,7 +137,7 @@ def refuse_present_statistics(module: fx.GraphModule) -> None:
         _of_present_statistics(node)
         for node in module.graph.nodes
         if str(node.target) == "aten.batch_norm.default"
-        and (node.args[3] is None or node.args[5])
+        and node.args[5]
         and str(node.args[0].target).startswith(_FOLDED_INTO)
     ]
     if problems:
@@ -147,7 +147,7 @@ def refuse_present_statistics(module: fx.GraphModule) -> None:
 def _of_present_statistics(norm: fx.Node) -> ErrorInfo:
     line = source_line(norm.meta.get("stack_trace"), own=True)
     named = f"{norm.name} in module {programs.module_of(norm) or 'forward'}"
-    hint = "Train the model with track_running_stats=True"
+    hint = "Let it use running statistics: training=False, or a program exported in evaluation mode"
     if norm.meta["val"].dim() > _WITHOUT_POSITIONS:
         affine = " and affine=True" if norm.args[1] is not None else ""
         hint += (

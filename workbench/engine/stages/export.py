@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 import traceback
@@ -15,6 +16,7 @@ from workbench.engine.evaluation.model_outputs import can_be_described, describe
 from workbench.engine.fx import programs
 from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
+from workbench.engine.fx.chosen_rows import with_all_rows
 from workbench.engine.fx.functional_writes import WriteNotSupportedError, with_functional_writes
 from workbench.engine.fx.modules import name_sources, source_line
 from workbench.engine.fx.output_factors import with_output_factors
@@ -22,6 +24,7 @@ from workbench.engine.fx.output_parts import origins, split_outputs, user_output
 from workbench.engine.fx.plain_regions import graphs_of
 from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
 from workbench.engine.fx.snapshot import snapshot
+from workbench.engine.fx.usual_forms import values_of_other_types, with_float32, with_instance_norms
 from workbench.engine.loading.forms import refuse_ends, refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.runtime.memory_check import check_memory
@@ -49,6 +52,7 @@ _UNNAMED = (
     "The modules of operations inside {} are unknown: rules for modules or types "
     "do not apply there. Rules for the whole model, operators and nodes apply."
 )
+_FLOAT32 = "What is of {} in the model{} is computed in float32 before it is quantized."
 _LEFT_OUT = "Output {} of the model is not a tensor, and is left out of the program."
 
 
@@ -58,11 +62,12 @@ def run(context: StageContext) -> None:
     loaded: LoadedModel = context.live("import_model")
     program = _traced(loaded, strict=context.project.model.strict_export)
     left_out = outputs_left_out(program)
-    program = with_tensor_outputs(_without_writes(program))
+    program = with_instance_norms(with_tensor_outputs(_without_writes(program)))
+    program, precision, computed = _with_float32(program)
     memory = programs.tensor_memory(program)
     check_memory("export", memory)
     context.progress(0, None, f"comparing it with the model; largest tensor: {memory.largest}")
-    compared = compare_exported(context, loaded, program)
+    compared = compare_exported(context, loaded, program, precision)
     context.check_cancelled()
     structure = _structure(program)
     program, returned = _with_parts(context, program)
@@ -84,8 +89,10 @@ def run(context: StageContext) -> None:
         layers=tuple(_layers(program)),
         compared=(compared,),
         memory=memory,
+        precision=precision,
         warnings=(
             *(_LEFT_OUT.format(position) for position in left_out),
+            *computed,
             *(_UNNAMED.format(name) for name in _branches(program, unnamed)),
         ),
     )
@@ -99,13 +106,34 @@ def _traced(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
     Raises:
         WorkbenchError: It cannot be exported, or has what the NPU cannot have.
     """
-    program = loaded.program or _export(loaded, strict=strict)
+    program = with_all_rows(loaded.program or _export(loaded, strict=strict))
     _drop_failed_calls(program)
     _refuse_written_parameters(program)
     _refuse_dynamic_shapes(program)
     refuse_values(program)
     refuse_ends(program)
     return program
+
+
+def _with_float32(
+    program: torch.export.ExportedProgram,
+) -> tuple[torch.export.ExportedProgram, str, list[str]]:
+    """Return a program of float32, the least precise other float type that it had, and warnings."""
+    first, types = dict[str, str](), dict[str, torch.dtype]()
+    for node in values_of_other_types(program):
+        for value in _tensors(node):
+            name = programs.dtype_name(value.dtype)
+            types[name] = value.dtype
+            first.setdefault(name, source_line(node.meta.get("stack_trace")))
+    coarsest = max(types, key=lambda name: torch.finfo(types[name]).eps, default="")
+    warnings = [_FLOAT32.format(name, f" ({line})" if line else "") for name, line in first.items()]
+    return with_float32(program), coarsest, warnings
+
+
+def _tensors(node: torch.fx.Node) -> Iterator[torch.Tensor]:
+    for value in torch.utils._pytree.tree_leaves(node.meta["val"]):  # noqa: SLF001
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            yield value
 
 
 def _drop_failed_calls(program: torch.export.ExportedProgram) -> None:
@@ -198,11 +226,14 @@ def load(context: StageContext) -> torch.export.ExportedProgram:
 
 def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgram:
     assert loaded.module is not None
-    _refuse_reserved_names(loaded.module)
     try:
         with torch.no_grad(), _unchecked_distributions():
             return _without_vmap(torch.export.export(loaded.module, loaded.inputs, strict=strict))
     except Exception as error:
+        kind: Any = _class_of_output(error)
+        if dataclasses.is_dataclass(kind):
+            torch.export.register_dataclass(kind)
+            return _export(loaded, strict=strict)
         line = line_in_user_code(error) or _definition_of_output(error, loaded.module)
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         location = f" at {line}" if line else ""
@@ -280,8 +311,8 @@ def _remedy(error: Exception) -> str:
     if unknown := _UNKNOWN_OUTPUT.search(str(error)):
         name = unknown[1].rpartition(".")[2]
         return (
-            f"torch does not know what is in a {name}: return a tuple or a dict, or write "
-            f"torch.export.register_dataclass({name}) below the class, if it is a dataclass."
+            f"torch does not know what is in a {name}: return a tuple or a dict, or make {name} a "
+            "dataclass of the module."
         )
     is_mapped = any(frame.name == _without_vmap.__name__ for frame in frames)
     if is_mapped or "fake tensor in the exported program constant's list" in str(error):
@@ -294,10 +325,17 @@ def _definition_of_output(error: Exception, module: torch.nn.Module) -> str:
 
     A class that lies in a function has no name to find it by: then it is the model's ``forward``.
     """
-    if not (unknown := _UNKNOWN_OUTPUT.search(str(error))):
+    if not _UNKNOWN_OUTPUT.search(str(error)):
         return ""
+    return line_of_definition(_class_of_output(error) or type(module).forward)
+
+
+def _class_of_output(error: Exception) -> Any:
+    """Return the class of an output that torch does not know; None for other errors."""
+    if not (unknown := _UNKNOWN_OUTPUT.search(str(error))):
+        return None
     home, _, name = unknown[1].rpartition(".")
-    return line_of_definition(getattr(sys.modules.get(home), name, type(module).forward))
+    return getattr(sys.modules.get(home), name, None)
 
 
 _UNTRACED = (
@@ -307,25 +345,6 @@ _UNTRACED = (
 )
 _RECURRENT = "torch/nn/modules/rnn.py"
 _UNKNOWN_OUTPUT = re.compile(r"Found <class '([^']+)'> in output, which is not a known type")
-
-
-def _refuse_reserved_names(module: torch.nn.Module) -> None:
-    """Raise for parts whose name an exported module has for something else.
-
-    ``torch.fx.GraphModule.code`` and ``graph`` are properties: weights below them cannot be found.
-    """
-    taken = [
-        name
-        for name, _ in (*module.named_children(), *module.named_parameters(recurse=False))
-        if isinstance(getattr(torch.fx.GraphModule, name, None), property)
-    ]
-    if taken:
-        raise failure(
-            f"The model has a part named {taken[0]}, which an exported program has for itself.",
-            f"Rename self.{taken[0]} in {type(module).__name__}.",
-            Place(kind="module", id=taken[0]),
-            code="module-name-reserved",
-        )
 
 
 def _refuse_written_parameters(program: torch.export.ExportedProgram) -> None:

@@ -228,6 +228,20 @@ class Normalized(nn.Module):
         return self.layer(x.permute(0, 3, 1, 2) if self.is_turned else x)
 
 
+class Stepped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.register_buffer("least", torch.tensor(0.5))
+
+    def forward(self, x):
+        return torch.heaviside(self.layer(x) * 4, self.least)
+
+
+def test_that_an_operator_with_a_constant_that_is_no_layer_takes_no_factor():
+    assert rewritten(Stepped(), torch.randn(2, 8), (fold_norms_forward,))[1] == [0]
+
+
 def test_that_operations_with_constants_stay_the_same_function_in_the_next_layer():
     chosen, counts = random.Random(6), [0, 0]
     torch.manual_seed(6)

@@ -129,6 +129,136 @@ def images_sampled_in_float(module: fx.GraphModule, quantizer: EthosUQuantizer) 
     return narrow
 
 
+def steps_in_float(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Compute functions with steps in float where values have 16 bits.
+
+    Fault: A 16-bit function has 513 values with straight lines between them: the steps of floor,
+        ceil, round, remainders and whole quotients become slopes of 128 codes.
+    Instead: They have no quantization of their own.
+    Right because: The CPU computes them from floats; what reads the result quantizes it with the
+        range that calibration saw.
+    Network: torch.floor(4 * linear(x)) in a16w8
+    Tools: executorch 1.5.1
+    """
+    steps = set(floating_calls(module, *_WITH_STEPS)) & quantized_nodes(module, quantizer, torch.int16)
+    if steps:
+        quantizer.quantizer.set_node_finder(None, MadeOf(tuple(node.name for node in steps)))
+    return [node.name for node in steps]
+
+
+_WITH_STEPS = (
+    _ATEN.floor.default,
+    _ATEN.ceil.default,
+    _ATEN.round.default,
+    _ATEN.remainder.Scalar,
+    _ATEN.remainder.Tensor,
+    _ATEN.floor_divide.default,
+    _ATEN.floor_divide.Scalar,
+    _ATEN.div.Tensor_mode,
+    _ATEN.div.Scalar_mode,
+)
+
+
+def numbers_with_single_values(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Compute a single value and a number as a row of one.
+
+    Fault: A number becomes a tensor of one dimension. With a value that has none, such as the mean
+        of all elements, the result has a dimension too many.
+    Instead: The value becomes a row of one element, and the result a value without dimensions.
+    Right because: No element is moved or changed.
+    Network: linear(x).square().mean() * 0.5 in a8w8
+    Tools: executorch 1.5.1
+    """
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, *_WITH_NUMBER):
+        sides = node.args[:2]
+        if node.meta["val"].dim() or not any(isinstance(side, int | float) for side in sides):
+            continue
+        write = Writer(module, node)
+        rows = (write(_ATEN.view.default, s, [1]) if isinstance(s, fx.Node) else s for s in sides)
+        result = write(node.target, *rows, *node.args[2:], **node.kwargs)
+        write.replace(write(_ATEN.view.default, result, []))
+        done.append(node.name)
+    return finished(module, done)
+
+
+_WITH_NUMBER = (
+    *(getattr(_ATEN, name).Tensor for name in ("add", "sub", "mul", "div")),
+    *(getattr(_ATEN, name).Scalar for name in ("add", "sub", "mul", "div", "rsub")),
+)
+
+
+def products_of_computed_weights(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Take a linear with computed weights as a product of matrices.
+
+    Fault: A linear whose weights another layer computes, as in hypernetworks, is lowered as a
+        convolution, which takes constant weights alone: lowering ends.
+    Instead: It is the product with the transposed weights, and a sum with the bias.
+    Right because: A linear is this product.
+    Network: torch.nn.functional.linear(x, other(z).view(8, 8)) in a8w8
+    Tools: executorch 1.5.1
+    """
+    del quantizer
+    done = list[str]()
+    for node in floating_calls(module, _ATEN.linear.default):
+        x, weight, bias = (*node.args, None)[:3]
+        if not isinstance(weight, fx.Node) or weight.op != "call_function":
+            continue
+        write = Writer(module, node)
+        result = write(_ATEN.matmul.default, x, write(_ATEN.transpose.int, weight, 0, 1))
+        write.replace(result if bias is None else write(_ATEN.add.Tensor, result, bias))
+        done.append(node.name)
+    return finished(module, done)
+
+
+def squares_in_exponents(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
+    """Write squares in large exponents as products in 16 bits.
+
+    Fault: A 16-bit square is a function with 513 values and straight lines between them: small
+        squares are a step too large. An exponential behind a large factor, as in a soft histogram,
+        makes a part of its value of that.
+    Instead: The value is multiplied by itself.
+    Right because: That is its square, which is rounded once.
+    Network: torch.exp(-((sigmoid(linear(x))[..., None] - steps) ** 2) / 0.02) in a16w8
+    Tools: executorch 1.5.1
+    """
+    squares = [node for node in floating_calls(module, _ATEN.pow.Tensor_Scalar) if node.args[1] == 2]
+    large = {node for node in squares if _factor_in_exponent(module, node) >= _LARGE_IN_EXPONENT}
+    done = list[str]()
+    for node in large & quantized_nodes(module, quantizer, torch.int16) if large else ():
+        write = Writer(module, node)
+        write.replace(write(_ATEN.mul.Tensor, node.args[0], node.args[0]))
+        done.append(node.name)
+    return finished(module, done)
+
+
+# From this factor on, a step of a square within 8 is a thousandth of the exponential or more.
+_LARGE_IN_EXPONENT = 8.0
+_EXPONENTIALS = (_ATEN.exp.default, _ATEN.softmax.int, _ATEN.log_softmax.int, _ATEN.logsumexp.default)
+_SUMMED_IN_EXPONENT = (_ATEN.neg.default, _ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.rsub.Scalar)
+_PASSED_IN_EXPONENT = (_ATEN.sum.dim_IntList, _ATEN.unsqueeze.default, _ATEN.squeeze.dim, _ATEN.view.default)
+
+
+def _factor_in_exponent(module: fx.GraphModule, node: fx.Node) -> float:
+    """Return the largest factor that a value has in an exponent; 0 if it is in none."""
+    largest = 0.0
+    for reader in node.users:
+        factor = 1.0
+        if reader.target in _EXPONENTIALS:
+            return max(largest, 1.0)
+        if reader.target in (_ATEN.mul.Tensor, _ATEN.div.Tensor) and reader.args[0] is node:
+            number = constant_of(module, reader.args[1])
+            number = reader.args[1] if number is None else float(number.abs().max())
+            if not isinstance(number, int | float) or not number:
+                continue
+            factor = abs(number) if reader.target is _ATEN.mul.Tensor else 1 / abs(number)
+        elif reader.target not in (*_SUMMED_IN_EXPONENT, *_PASSED_IN_EXPONENT):
+            continue
+        largest = max(largest, factor * _factor_in_exponent(module, reader))
+    return largest
+
+
 def written_out_cells(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Write recurrent cells out.
 

@@ -22,14 +22,15 @@ from executorch.exir.dialects._ops import ops as exir_ops
 from torch import fx
 from torch.export.graph_signature import InputKind
 
-# Steps of the output by which a table may depart: 1/1,000 of the largest value.
-_ALLOWED = 32
+# Steps of the output by which a table may depart: 1/1,000 of the largest value, and less where the
+# noise that such errors leave counts.
+_ALLOWED, _ALLOWED_WHERE_IT_COUNTS = 32, 8
 _MOST_WINDOWS = 4
 # Noise of a value over its signal that is there without tables: 8-bit weights leave about 45 dB,
 # and values of 16 bits that no such weight came before about 85 dB.
 NOISE_OF_WEIGHTS, NOISE_OF_VALUES = 10.0**-5.3, 10.0**-8.5
-# What a further table must gain over that noise.
-_LEAST_GAIN_DB = 1.0
+# What a further table must gain over that noise, and one for departures of a few steps.
+_LEAST_GAIN_DB, _LEAST_GAIN_OF_FEW_DB = 1.0, 2.0
 # Stock's least step, and the part of a finer grid that values reach: it has head-room.
 _STOCK_STEP, _REACHED = 2.0**-12, 0.25
 _BITS, _CODES = 7, 1 << 15
@@ -140,12 +141,30 @@ def windows_of(
         code from -32,768 on.
     """
     curve = _curve(function, into, out)
-    codes = curve.codes
     table, shift = first_table(function, into, out, noise)
-    now = _read(table, codes, 2.0**shift).clamp(out.qmin, out.qmax)
+    first = _read(table, curve.codes, 2.0**shift).clamp(out.qmin, out.qmax)
+    windows, near = _windows_within(curve, first, _ALLOWED, noise)
+    more, nearer = _windows_within(curve, first, _ALLOWED_WHERE_IT_COUNTS, noise)
+    if _gains(curve.noise(near), curve.noise(nearer), noise, _LEAST_GAIN_OF_FEW_DB):
+        windows, near = more, nearer
+    return windows, near.clamp(out.qmin, out.qmax).to(torch.int64)
+
+
+def _windows_within(
+    curve: _Curve, now: torch.Tensor, allowed: int, noise: float
+) -> tuple[list[Window], torch.Tensor]:
+    """Return windows over the codes at which tables depart by more, and what all tables give.
+
+    Args:
+        curve: The function.
+        now: What the first table gives for every code.
+        allowed: By how many steps of the output tables may depart.
+        noise: The noise of the function's values that is there anyway, over their signal.
+    """
     windows = list[Window]()
+    codes = curve.codes
     while len(windows) < _MOST_WINDOWS:
-        wrong = codes[((curve.exact - now).abs() > _ALLOWED) & (curve.weights > 0)]
+        wrong = codes[((curve.exact - now).abs() > allowed) & (curve.weights > 0)]
         window = _window(curve, now, wrong) if len(wrong) else None
         if window is None:
             break
@@ -155,12 +174,12 @@ def windows_of(
             break
         windows.append(window)
         now = better
-    return windows, now.clamp(out.qmin, out.qmax).to(torch.int64)
+    return windows, now
 
 
-def _gains(before: float, after: float, noise: float) -> bool:
+def _gains(before: float, after: float, noise: float, least: float = _LEAST_GAIN_DB) -> bool:
     """Return whether less error is worth an operation, beside the noise that is there anyway."""
-    return 10 * math.log10((noise + before) / (noise + after)) >= _LEAST_GAIN_DB
+    return 10 * math.log10((noise + before) / (noise + after)) >= least
 
 
 def _curve(function: Any, into: Any, out: Any) -> _Curve:
@@ -235,10 +254,10 @@ def fine_tables() -> Iterator[list[str]]:
         softmax. The values of a table end where the grid of its output ends, so that the line to
         the first value beyond is too flat: up to 40 steps in softmax.
     Instead: Such a table has half the precision and twice the reach. Where one table departs by
-        more than 32 steps, up to four further tables over windows of codes add the difference. Both
-        cost cycles, and are applied where they gain 1 dB or more over the noise that 8-bit weights
-        leave anyway (53 dB below the values; 85 dB where there are none). The last line ends at the
-        value beyond the last code.
+        more than 32 steps, or 8 where that gains 2 dB, up to four further tables over windows of
+        codes add the difference. All cost cycles, and are applied where they gain 1 dB or more over
+        the noise that 8-bit weights leave anyway (53 dB below the values; 85 dB where there are
+        none). The last line ends at the value beyond the last code.
     Right because: In its window a further table has a value for every code, or for every few;
         outside it is zero. The program is compared with the quantized model as ever.
     Network: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) in a16w8

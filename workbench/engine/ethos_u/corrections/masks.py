@@ -36,6 +36,10 @@ def bounded_masks(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     is_wide = _is_wide(quantizer)
     least = float(quantizer.compile_spec._get_pass_pipeline_config().quantize_inf.neg_inf)  # noqa: SLF001
     done = [node.name for node in floating_calls(module, _SDPA) if _written_out(module, node, is_wide)]
+    for node in floating_calls(module, _ATEN.baddbmm.default):
+        if not node.kwargs and _adds_mask(module, node):
+            write, (mask, *factors) = Writer(module, node), node.args
+            write.replace(write(_ATEN.add.Tensor, mask, write(_ATEN.bmm.default, *factors)))
     for node in floating_calls(module, _ATEN.masked_fill.Scalar, _ATEN.where.self):
         if _bound_choice(module, node, is_wide):
             done.append(node.name)
@@ -89,6 +93,11 @@ _PASSING = (
     "expand_as",
     "type_as",
     "repeat",
+    "repeat_interleave",
+    "unflatten",
+    "roll",
+    "flip",
+    "index_select",
     "lift_fresh_copy",
 )
 _SDPA = _ATEN.scaled_dot_product_attention.default
@@ -99,6 +108,13 @@ _MARGIN = 14.0
 def _called(node: Any) -> str:
     schema = getattr(getattr(node, "target", None), "_schema", None)
     return str(schema.name).rpartition("::")[2] if schema is not None else ""
+
+
+def _is_passed(node: Any) -> bool:
+    """Return whether a node has the values of its first argument in another shape, and zeros."""
+    name, more = _called(node), getattr(node, "args", ())[2:]
+    is_padded = name == "constant_pad_nd" or (name == "pad" and more[:1] in ((), ("constant",)))
+    return name in _PASSING or (is_padded and more[-1:] in ((), ("constant",), (None,), (0,)))
 
 
 def _comparison(node: fx.Node, factor: float = 1.0) -> tuple[list[int], float] | None:
@@ -191,9 +207,7 @@ def _bound_computed(module: fx.GraphModule, least: float) -> list[str]:
     for node in floating_calls(module, _ATEN.add.Tensor, _ATEN.sub.Tensor):
         sign = 1 if node.target is _ATEN.add.Tensor else -1
         for index in (1, 0) if sign == 1 else (1,):
-            source: Any = node.args[index]
-            while _called(source) in _PASSING:
-                source = source.args[0]
+            source = _before_passing(node.args[index])
             if isinstance(source, fx.Node) and _is_mask(module, source, sign):
                 sums.setdefault(source, []).append((node, index, sign))
                 break
@@ -219,12 +233,26 @@ def _bound_computed(module: fx.GraphModule, least: float) -> list[str]:
     return done
 
 
+def _adds_mask(module: fx.GraphModule, node: fx.Node) -> bool:
+    """Return whether the first argument of a sum of products is a mask, constant or computed."""
+    value, source = constant_of(module, node.args[0]), _before_passing(node.args[0])
+    if value is not None:
+        return bool((value <= -_MASKED).any())
+    return isinstance(source, fx.Node) and _is_mask(module, source, 1)
+
+
+def _before_passing(value: Any) -> Any:
+    while _is_passed(value):
+        value = value.args[0]
+    return value
+
+
 def _read_by(source: fx.Node) -> set[fx.Node]:
     """Return what reads a value, as it is or in another shape."""
     readers, left = set[fx.Node](), [source]
     while left:
         for reader in left.pop().users:
-            if _called(reader) in _PASSING:
+            if _is_passed(reader):
                 left.append(reader)
             else:
                 readers.add(reader)
@@ -248,8 +276,7 @@ def _is_mask(module: fx.GraphModule, source: fx.Node, sign: int) -> bool:
         return False
     if source.target is _ATEN.masked_fill.Scalar:
         value, chosen, number = source.args[0], source.args[1], _number(module, source.args[2])
-        known = constant_of(module, value)
-        is_zero = known is not None and not bool(known.any())
+        is_zero = _least_of(module, value) == 0.0
         is_own = _called(chosen) in {"to", "_to_copy", "ne"} and chosen.args[0] is value  # type: ignore[union-attr]
         return number is not None and number <= -_MASKED and (is_zero or is_own)
     if source.target is _ATEN.where.self:

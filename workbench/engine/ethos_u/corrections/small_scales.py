@@ -424,7 +424,8 @@ def guarded_quotients(annotated: fx.GraphModule) -> list[str]:
         torch.nn.functional.normalize. The calibrated range ends there, and all other rows become
         zero; where the range is too large for a scale, lowering ends.
     Instead: What calibration sees of the reciprocal ends below that of the guard: with the other
-        rows in 8 bits, and at up to 16 times them in 16, for rows that calibration did not see.
+        rows in 8 bits, and at up to 16 times them in 16, for rows that calibration did not see. It
+        is less where the rows differ so much that the reciprocals of large ones would be coarse.
     Right because: The rows whose reciprocal is that of the guard are zero, and are zero multiplied
         by any other number. A division whose numerator is not zero there keeps its range.
     Network: normalize(pad(linear(x), (0, 0, 1, 0)), dim=-1) in a8w8, a row of padding
@@ -480,16 +481,27 @@ def _is_zero_with(product: fx.Node, quotient: fx.Node, base: fx.Node) -> bool:
     if _operator(product) != "mul" or product.args[0] is product.args[1]:
         return False
     numerator = next(value for value in product.args[:2] if value is not quotient)
-    value, source = _before_reshapes(numerator), _before_reshapes(base)
+    source = _before_reshapes(base)
     square = _operator(source) == "mul" and source.args[0] is source.args[1]
     if square or _operator(source) == "abs" or (_operator(source) == "pow" and source.args[1] == 2):
-        source = _before_reshapes(source.args[0])
-        is_difference = _operator(source) == _operator(value) == "sub"
-        return value is source or (is_difference and value.args[0] is source.args[0])
+        return _vanishes(numerator, {source, _before_reshapes(source.args[0])})
+    value = _before_reshapes(numerator)
     if _operator(value) == "sum":
-        value = _before_reshapes(value.args[0])
-        return _operator(value) == "mul" and source in [_before_reshapes(part) for part in value.args[:2]]
+        return _vanishes(value, {source})
     return value is source and _operator(source) in _NEVER_NEGATIVE
+
+
+def _vanishes(value: Any, zeros: set[Any]) -> bool:
+    """Return whether a value is zero where others are: one of them, a product with one, or a sum of such."""
+    value = _before_reshapes(value)
+    name = _operator(value) if isinstance(value, fx.Node) else ""
+    if name == "mul":
+        return value in zeros or any(_vanishes(part, zeros) for part in value.args[:2])
+    if name in ("sum", "neg"):
+        return _vanishes(value.args[0], zeros)
+    # The mean of a variance may be taken once more, by an operator of its own.
+    differences = [zero.args[0] for zero in zeros if name == _operator(zero) == "sub"]
+    return value in zeros or (name == "sub" and value.args[0] in differences)
 
 
 def _before_reshapes(value: Any) -> Any:
@@ -519,14 +531,19 @@ def _observe_below(observer: Any, value: torch.Tensor) -> torch.Tensor:
     """Let an observer see the values below its limit, and head-room in place of others in 16 bits."""
     values = value.detach()
     is_below = values.abs() < observer.observed_below
-    largest = values.where(is_below, torch.zeros_like(values)).abs().max()
-    room = _ROOM_FOR_QUOTIENTS[observer.quant_max - observer.quant_min > 255] * largest
-    type(observer).forward(observer, values.where(is_below, room.clamp(max=observer.observed_below)))
+    others = values[is_below].abs()
+    largest = others.max() if others.numel() else values.new_zeros(())
+    if observer.quant_max - observer.quant_min > 255 and others.numel():
+        # The error of a product is a part of it, the larger the less its reciprocal is.
+        spread = float(largest * others.clamp(min=1e-30).pow(-2).mean().sqrt())
+        largest = largest * min(max(_SPREAD_FOR_QUOTIENTS / spread, 1.0), _ROOM_FOR_QUOTIENTS)
+    type(observer).forward(observer, values.where(is_below, largest.clamp(max=observer.observed_below)))
     return value
 
 
-# By whether a grid has more than 8 bits, how many times the other rows it covers.
-_ROOM_FOR_QUOTIENTS = {False: 1.0, True: 16.0}
+# How many times the other rows a grid of 16 bits covers, and how many times their usual reciprocal
+# at most: then rounding is 55 dB below the products.
+_ROOM_FOR_QUOTIENTS, _SPREAD_FOR_QUOTIENTS = 16.0, 200.0
 
 
 def grids_of_triangles(annotated: fx.GraphModule) -> list[str]:

@@ -253,6 +253,8 @@ def _order(turn: fx.Node, dims: int) -> list[int]:
 def _takes(module: fx.GraphModule, reader: fx.Node, line: _Line, repeats: int) -> bool:
     """Return whether a layer pads no input, and its weights stay fit for their grids."""
     target, args = reader.target, conv_arguments(reader)
+    if target is not _ATEN.linear.default and target not in _UNPADDED:
+        return False
     weight, bias = constant_of(module, args[1]), constant_of(module, args[2])
     if weight is None or (args[2] is not None and bias is None):
         return False
@@ -260,7 +262,7 @@ def _takes(module: fx.GraphModule, reader: fx.Node, line: _Line, repeats: int) -
     if target is _ATEN.linear.default:
         axis, is_fit = args[0].meta["val"].dim() - 1, True
     else:
-        is_fit = target in _UNPADDED and args[_PADDING] != "same" and not any(args[_PADDING] or ())
+        is_fit = args[_PADDING] != "same" and not any(args[_PADDING] or ())
     channels = weight.shape[1] * (args[6] or 1)
     parts = line.over(channels)
     return (
