@@ -18,6 +18,7 @@ from workbench.engine.ethos_u import quantization
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, fused_reader
 from workbench.engine.ethos_u.estimate import estimate
 from workbench.engine.ethos_u.lowering import tosa_on_npu
+from workbench.engine.ethos_u.rewrites.patches import picture_behind
 from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
 from workbench.engine.ethos_u.rewrites.strides import each_axis, is_outside
 from workbench.engine.fx import programs
@@ -25,7 +26,7 @@ from workbench.project.model import TargetChoice
 from workbench.targets import target_of
 from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import family_of
-from workbench.targets.ethos_u.rewrites import KERNELS, POOLS, SHUFFLES, STRIDES, TRANSPOSED
+from workbench.targets.ethos_u.rewrites import KERNELS, PATCHES, POOLS, SHUFFLES, STRIDES, TRANSPOSED
 
 if TYPE_CHECKING:
     from workbench.engine.ethos_u.quantization import ReportingQuantizer
@@ -37,6 +38,7 @@ _TRANSPOSED = {_ATEN.conv_transpose1d.default, _ATEN.conv_transpose2d.input}
 _POOLED = {_ATEN.max_pool2d.default, _ATEN.avg_pool2d.default}
 # The rewrites that add copies or products, and the layers that they change.
 _TRIED = {
+    PATCHES: {_ATEN.linear.default, _ATEN.conv2d.default},
     SHUFFLES: {_ATEN.pixel_shuffle.default},
     TRANSPOSED: _TRANSPOSED,
     POOLS: _POOLED,
@@ -51,8 +53,9 @@ _PRODUCTS = {"u55": 128, "u65": 256, "u85": 256}
 _COPY, _TURN = 2, {"u55": 2, "u65": 4, "u85": 20}
 # A convolution with a larger stride multiplies so many values in a cycle.
 _LARGEST_STRIDE, _SERIAL_PRODUCTS = 3, 2
-# A rewrite is not compiled if it takes fewer cycles than this part, by products and copies.
-_CLEAR = 0.4
+# A rewrite is not compiled if it takes less than the first part of many cycles, or less than the second
+# part of fewer, by products and copies.
+_CLEAR, _VERY_CLEAR, _MANY = 0.4, 0.1, 1_000_000
 _BLOCK = 8
 _KNOWN = dict[str, bool]()
 
@@ -76,34 +79,51 @@ def _slower_layers(
     slower, family = list[str](), family_of(opened.project.target.id).name
     for layer in list(quantized_calls(module, quantizer, *_TRIED.get(rewrite, ()))):
         written, changed = (_alone(module, layer) for _ in range(2))
-        if quantizer.rewrites[rewrite](changed, quantizer):
-            after, before = (_bound(form, family) for form in (changed, written))
-            if after >= _CLEAR * before and _is_slower(opened, written, changed):
-                slower.append(written_name(layer))
+        if not quantizer.rewrites[rewrite](changed, quantizer):
+            continue
+        if rewrite == PATCHES and STRIDES in quantizer.rewrites:
+            # A convolution over patches has their size as its stride.
+            quantizer.rewrites[STRIDES](changed, quantizer)
+        after, before = (_bound(form, family) for form in (changed, written))
+        part = _CLEAR if before > _MANY or layer.target in _POOLED else _VERY_CLEAR
+        if after >= part * before and _is_slower(opened, written, changed):
+            slower.append(written_name(layer))
     return tuple(slower)
 
 
 def _alone(module: fx.GraphModule, layer: fx.Node) -> fx.GraphModule:
     """Return a layer and its function; behind a small layer if it reads no input of the program."""
-    nodes = list(dict.fromkeys((layer, fused_reader(layer))))
-    source, *held = layer.all_input_nodes
+    source = next(iter(layer.all_input_nodes))
+    source = picture_behind(layer, source) or source
+    inside, waiting = {layer, fused_reader(layer)}, [layer]
+    while waiting:
+        others = [node for node in waiting.pop().all_input_nodes if node not in {source, *inside}]
+        inside.update(others)
+        waiting += others
     graph, known = fx.Graph(), dict[fx.Node, fx.Node]()
     known[source] = graph.placeholder(source.name)
     known[source].meta = dict(source.meta)
-    for node in (*held, *nodes):
+    for node in (node for node in module.graph.nodes if node in inside):
         known[node] = graph.node_copy(node, known.__getitem__)
-    graph.output((known[layer if len(nodes) == 1 else nodes[1]],))
+    graph.output((known[fused_reader(layer)],))
     alone = fx.GraphModule(module, graph)
-    shape = source.meta["val"].shape
-    convolve = _SMALL.get(len(shape))
-    if convolve is not None and not is_outside(source):
-        copied = next(node for node in alone.graph.nodes if node.name == known[layer].name)
-        write, value = Writer(alone, copied), copied.args[0]
-        weight = torch.rand(shape[1], _BLOCK, *[1] * (len(shape) - 2))
-        value.meta["val"] = value.meta["val"].new_empty(shape[0], _BLOCK, *shape[2:])
-        copied.replace_input_with(value, write(convolve, value, write.parameter(_SMALL_WEIGHT, weight)))
-        alone.recompile()
+    if not is_outside(source) and source.meta["val"].dim() in _SMALL:
+        _put_small_layer(alone)
     return alone
+
+
+def _put_small_layer(alone: fx.GraphModule) -> None:
+    """Put a layer over few channels, whose result has the layout of memory, behind the input."""
+    value = next(iter(alone.graph.nodes))
+    held, readers = value.meta["val"], list(value.users)
+    batch, channels, *sizes = held.shape
+    value.meta["val"] = held.new_empty(batch, _BLOCK, *sizes)
+    write = Writer(alone, value.next)
+    weight = write.parameter(_SMALL_WEIGHT, torch.rand(channels, _BLOCK, *[1] * len(sizes)))
+    result = write(_SMALL[held.dim()], value, weight)
+    for reader in readers:
+        reader.replace_input_with(value, result)
+    alone.recompile()
 
 
 # By the number of dimensions, a layer whose result has the layout of memory.
@@ -118,6 +138,8 @@ def _bound(module: fx.GraphModule, family: str) -> float:
         size = float(node.meta["val"].numel())
         if node.target in _CONVOLUTIONS | _TRANSPOSED or node.target is _ATEN.linear.default:
             products += _products(node, _PRODUCTS[family])
+            # Weights are read once at least.
+            others += node.args[1].meta["val"].numel()
         elif node.target in _POOLED:
             _, kernel, stride, *_ = conv_arguments(node)
             # Where strides are larger, all places are computed.
@@ -171,8 +193,8 @@ def _is_slower(opened: OpenProject, written: fx.GraphModule, changed: fx.GraphMo
     key = f"{_described(written)} {family} {off} {project.quantizer_calls()}"
     if key not in _KNOWN:
         before = _cycles(opened, written)
-        # What runs on the CPU as it is written is on the NPU as it is rewritten.
-        _KNOWN[key] = before is not None and before < (_cycles(opened, changed) or 0)
+        after = _cycles(opened, changed) if before is not None else None
+        _KNOWN[key] = before is not None and (after is None or before < after)
     return _KNOWN[key]
 
 
@@ -186,13 +208,18 @@ def _described(module: fx.GraphModule) -> str:
 
 
 def _cycles(opened: OpenProject, module: fx.GraphModule) -> int | None:
-    """Return the cycles of a graph by Vela's estimate; None where a part of it runs on the CPU."""
+    """Return the cycles of a graph by Vela's estimate; None where not all of it runs on the NPU."""
     device = _DEVICES[family_of(opened.project.target.id).name]
     choice = target_of(device).complete(TargetChoice(id=device))
     inputs = tuple(torch.randn(node.meta["val"].shape) for node in module.graph.find_nodes(op="placeholder"))
-    with torch.no_grad():
-        prepared = prepare_pt2e(module, quantization.trial_quantizer(opened))
-        prepared(*inputs)
-        program = torch.export.export(convert_pt2e(prepared), inputs)
-    tosa = tosa_on_npu(program, choice)
-    return estimate(tosa, choice.id, choice.options, {}).cycles_total if tosa else None
+    try:
+        with torch.no_grad():
+            prepared = prepare_pt2e(module, quantization.trial_quantizer(opened))
+            prepared(*inputs)
+            program = torch.export.export(convert_pt2e(prepared), inputs)
+        tosa = tosa_on_npu(program, choice)
+        return estimate(tosa, choice.id, choice.options, {}).cycles_total if tosa else None
+    except OSError:
+        raise
+    except Exception:  # noqa: BLE001 - whatever the tools raise for what is not delivered
+        return None

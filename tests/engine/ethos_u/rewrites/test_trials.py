@@ -7,7 +7,7 @@ import pytest
 
 from tests.engine.in_process import project, without
 from workbench.engine.ethos_u import rewrite_trials
-from workbench.targets.ethos_u.rewrites import SHUFFLES, STRIDES
+from workbench.targets.ethos_u.rewrites import PATCHES, SHUFFLES, STRIDES
 
 pytestmark = pytest.mark.engine
 U65 = "ethos-u65-256"
@@ -36,6 +36,13 @@ def test_that_a_layer_stays_on_the_devices_where_what_would_be_written_is_slower
     assert (row.places, row.as_written) == (("pixel_shuffle",), ())
 
 
+def test_that_patches_stay_where_their_layouts_cost_less_than_the_convolution(engine):
+    shutil.copy(NETWORKS, engine.folder)
+    made = project(f"{NETWORKS.name}:few_patches", "a16w8", U65)
+    row = rows(engine, made)[PATCHES]
+    assert (row.places, row.as_written) == ((), ("linear",))
+
+
 def test_that_what_is_clearly_faster_is_not_compiled_first(engine, monkeypatch):
     def compiled(_opened, _module):
         raise AssertionError("compiled")
@@ -56,3 +63,10 @@ def test_that_a_layer_is_compiled_once(engine, monkeypatch):
     for one in (made, without(made, "strides_to_channels")):
         assert rows(engine, one)[SHUFFLES].as_written
     assert len(compiled) == 2
+
+
+def test_that_a_layer_that_vela_refuses_as_it_is_written_is_rewritten(engine):
+    shutil.copy(NETWORKS, engine.folder)
+    made = project(f"{NETWORKS.name}:refused_depthwise", target=U65)
+    row = rows(engine, made)[STRIDES]
+    assert (row.places, row.as_written) == (("conv2d_1",), ())
