@@ -75,6 +75,7 @@ def _rows(correction: str, *networks: str, **settings: Any) -> Iterator[Row]:
 
 _CORRECTED, _DELEGATE = "corrected_networks.py:", "delegate_networks.py:"
 _PASS, _UNSEEN = "pass_networks.py:", "unseen_networks.py:"
+_REPEATED = "repeated_networks.py:"
 _WIDE = {"config": "a16w8"}
 ROWS: tuple[Row, ...] = (
     *_rows("keep_relu_clamps", f"{_CORRECTED}joined"),
@@ -153,6 +154,12 @@ ROWS: tuple[Row, ...] = (
     *_rows("one_table_in_chain", f"{_CORRECTED}two_tables", **_WIDE, device=U85),
     # ExecuTorch 1.4 alone needs it: with the program's own nothing is changed.
     *_rows("sums_of_one_dimension", f"{_DELEGATE}squares_of_repeated"),
+    *_rows("equal_operations_joined", f"{_REPEATED}normed_rows", f"{_REPEATED}normed_sequence"),
+    *_rows("sums_of_single_elements", f"{_REPEATED}normed_sequence"),
+    *_rows("sums_of_single_elements", f"{_REPEATED}normed_sequence", device=U85),
+    *_rows("squares_of_two_conversions", f"{_REPEATED}squared", f"{_REPEATED}normed_rows"),
+    *_rows("zeros_into_convolutions", f"{_REPEATED}causal", f"{_REPEATED}padded_as_tensorflow"),
+    *_rows("zeros_into_convolutions", f"{_REPEATED}padded_picture", device=U85),
     *_rows("outputs_kept", f"{_DELEGATE}pooled_and_turned"),
     *_rows("clamps_from_hardtanh", f"{_PASS}clipped"),
     *_rows("constants_rearranged", f"{_CORRECTED}normed_image"),

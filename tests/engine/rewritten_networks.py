@@ -137,6 +137,32 @@ def transposed():
     return _made(lambda: nn.Sequential(*layers, nn.ReLU(), nn.Conv2d(8, 3, 3, padding=1)), 1, 8, 24, 24)
 
 
+def small_shuffle():
+    """A pixel shuffle that U65 computes faster as it is written."""
+    return _made(lambda: nn.Sequential(nn.PixelShuffle(2), nn.ReLU()), 1, 4, 16, 16)
+
+
+class _FewPatches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(12, 16)
+
+    def forward(self, x):
+        x = x.reshape(1, 3, 7, 2, 7, 2).permute(0, 2, 4, 3, 5, 1)
+        return self.layer(x.reshape(1, 49, 12))
+
+
+def few_patches():
+    """Patches of a small picture, whose changes of layout cost little."""
+    return _made(_FewPatches, 1, 3, 14, 14)
+
+
+def refused_depthwise():
+    """A depthwise convolution with a stride that Vela refuses for U55 and U65."""
+    layers = nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, (5, 4), (5, 4), groups=8)
+    return _made(lambda: nn.Sequential(*layers), 1, 8, 32, 32)
+
+
 def _samples(make):
     generator = torch.Generator().manual_seed(1)
     ((example,),) = make()[1:]

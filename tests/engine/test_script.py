@@ -20,7 +20,7 @@ from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, Preprocess, TargetChoice, Tokenization
 from workbench.project.opened import OpenProject
-from workbench.script import script
+from workbench.script import KnownResults, script
 from workbench.script.quantizer import copied_corrections
 
 PLUGIN = Path(__file__).parents[2] / "resources" / "plugins" / "example.py"
@@ -243,15 +243,12 @@ def write_script(engine, wanted, form="plain"):
         (path.parent / file).parent.mkdir(parents=True, exist_ok=True)
         (path.parent / file).write_text(text)
     numbers, _ = read_chosen(wanted, engine.path(wanted, "calibrate"), MethodRanges())
-    path.write_text(
-        script(
-            OpenProject(wanted, engine.folder),
-            path,
-            numbers,
-            branches=wanted.model.spec.endswith("branching"),
-            form=form,
-        )
+    rewrites = engine.result(wanted, "prepare").rewrites
+    known = KnownResults(
+        branches=wanted.model.spec.endswith("branching"),
+        as_written={row.id: row.as_written for row in rewrites if row.as_written},
     )
+    path.write_text(script(OpenProject(wanted, engine.folder), path, numbers, known, form))
     return path
 
 

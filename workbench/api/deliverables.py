@@ -28,9 +28,10 @@ from workbench.results import (
     ExportResult,
     ImportResult,
     LowerResult,
+    PrepareResult,
     load_result,
 )
-from workbench.script import Form
+from workbench.script import Form, KnownResults
 from workbench.script import script as script_text
 from workbench.script.aot_arm_compiler import give_command
 from workbench.script.quantizer import copied_corrections
@@ -39,6 +40,8 @@ from workbench.targets.ethos_u.devices import clock_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from workbench.pipeline.plan import Plan
 
 
 def report(opened: OpenProject, cache: Cache | None = None) -> str:
@@ -121,7 +124,7 @@ def script(
         return Script(text, commands)
     results = cache or Cache(default_root())
     planned = plan_of(opened, results)
-    imported, exported, calibrated = (planned.of(stage) for stage in ("import_model", "export", "calibrate"))
+    calibrated = planned.of("calibrate")
     if needs_calibration(opened.project) and calibrated.state != "cached":
         raise failure(
             "The script contains calibrated ranges, and there is no calibration for the current project.",
@@ -129,11 +132,6 @@ def script(
             Place(kind="stage", id="calibrate"),
             code="calibration-outdated",
         )
-    branches, weights = True, None
-    if exported.state == "cached":
-        branches = bool(load_result(ExportResult, results.folder(exported.key)).branches)
-    if imported.state == "cached":
-        weights = load_result(ImportResult, results.folder(imported.key)).weights
     project, lowered = opened.project, planned.of("lower")
     if lowered.state == "cached":
         placement = load_result(LowerResult, results.folder(lowered.key)).placement
@@ -144,10 +142,23 @@ def script(
         improved = results.folder(planned.of("prepare").key) / IMPROVED_WEIGHTS
         beside = os.path.relpath(path.absolute().with_name(_improved_name(path)), opened.folder)
         project = edits.use_trained(project, Path(beside).as_posix())
-    text = script_text(
-        OpenProject(project, opened.folder), path, ranges, branches=branches, weights=weights, form=form
-    )
+    known = _known_results(planned, results)
+    text = script_text(OpenProject(project, opened.folder), path, ranges, known, form)
     return Script(text, [f"python {path}"], copied_corrections(), improved)
+
+
+def _known_results(planned: Plan, results: Cache) -> KnownResults:
+    """Return what the results in the cache know; a program that was never exported may have branches."""
+    imported, exported, prepared = (planned.of(stage) for stage in ("import_model", "export", "prepare"))
+    branches, weights, as_written = True, None, {}
+    if exported.state == "cached":
+        branches = bool(load_result(ExportResult, results.folder(exported.key)).branches)
+    if imported.state == "cached":
+        weights = load_result(ImportResult, results.folder(imported.key)).weights
+    if prepared.state == "cached":
+        rewrites = load_result(PrepareResult, results.folder(prepared.key)).rewrites
+        as_written = {rewrite.id: rewrite.as_written for rewrite in rewrites if rewrite.as_written}
+    return KnownResults(branches, weights, as_written)
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "improvers"),
         ("torchao", "executorch"),
-        29,
+        30,
         _entry("prepare"),
     ),
     Stage(
@@ -92,7 +92,7 @@ STAGES: tuple[Stage, ...] = (
         ("convert",),
         ("target.compile", "rules.placing", "board.placements"),
         ("executorch", "ethos-u-vela", "onnx", "onnxscript"),
-        39,
+        40,
         _entry("lower"),
     ),
     Stage(

@@ -294,7 +294,8 @@ class AppliedCorrection(Frozen):
 class AppliedRewrite(Frozen):
     """What became of a rewrite of the float graph.
 
-    ``places`` are the nodes of the float program that it replaced, ``modules`` theirs.
+    ``places`` are the nodes of the float program that it replaced, ``modules`` theirs. ``as_written``
+    are those that it leaves, because the compiler takes more cycles for what it would write.
     ``cycles_before`` and ``cycles_after`` are the compiler's estimates of these operations as they
     were written and as they are now; None where the program is not compiled or nothing changed.
     """
@@ -303,6 +304,7 @@ class AppliedRewrite(Frozen):
     state: Literal["on", "off"]
     places: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    as_written: tuple[str, ...] = ()
     cycles_before: int | None = None
     cycles_after: int | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Literal
@@ -54,13 +55,26 @@ if TYPE_CHECKING:
 Form = Literal["plain", "recipe"]
 
 
+@dataclass(frozen=True)
+class KnownResults:
+    """What earlier runs of a project know that its script needs.
+
+    Attributes:
+        branches: Whether the exported program has branches or loops.
+        weights: Where the weights were found in their file; None if the model was never imported.
+        as_written: By rewrite, the layers that it leaves as they are written.
+    """
+
+    branches: bool = False
+    weights: WeightsTaken | None = None
+    as_written: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
 def script(
     opened: OpenProject,
     out: Path,
     ranges: Mapping[str, tuple[float, float]] | None = None,
-    *,
-    branches: bool = False,
-    weights: WeightsTaken | None = None,
+    known: KnownResults = KnownResults(),
     form: Form = "plain",
 ) -> str:
     """Return the text of the script.
@@ -70,8 +84,7 @@ def script(
         out: Folder of the script; its paths are relative to it.
         ranges: Minimum and maximum by node of each range that the project sets, including those
             of methods from the current calibration; by default the pinned ranges.
-        branches: Whether the exported program has branches or loops.
-        weights: Where the weights were found in their file; None if the model was never imported.
+        known: What earlier runs know.
         form: Calls of ExecuTorch's functions, or one of its export recipes.
 
     Raises:
@@ -98,7 +111,7 @@ def script(
         functional_writes_part(),
         *split_outputs_part(project),
         *onnx_part(project),
-        model_part(opened, branches=branches, taken=weights),
+        model_part(opened, branches=known.branches, taken=known.weights),
         *_data_parts(opened),
         *own_ini_part(opened),
         corrections_part(project),
@@ -109,7 +122,7 @@ def script(
         *cpu_kernels_part(project),
         *plugin_quantizer_part(project),
         *compression_part(project),
-        quantizer_part(opened),
+        quantizer_part(opened, known.as_written),
         _main(project, project.fixed_ranges() if ranges is None else ranges, form),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"

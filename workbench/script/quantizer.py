@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from workbench.escaping import filled
@@ -238,8 +239,15 @@ _ENUMS = {
 }
 
 
-def quantizer_part(opened: OpenProject) -> str:
-    """Return the functions that create the compile spec and the quantizer."""
+def quantizer_part(
+    opened: OpenProject, as_written: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+) -> str:
+    """Return the functions that create the compile spec and the quantizer.
+
+    Args:
+        opened: The project.
+        as_written: By rewrite, the layers that it leaves as they are written.
+    """
     project = opened.project
     complete = target_of(project.target.id).complete(project.target)
     options: dict[str, Any] = dict(complete.options)
@@ -271,6 +279,7 @@ def quantizer_part(opened: OpenProject) -> str:
         "    made = CorrectingQuantizer(compile_spec())",
         "    made.corrections = CORRECTIONS",
         f"    made.rewrites = {{{', '.join(faster)}}}",
+        *([f"    made.as_written = {dict(as_written)!r}"] if as_written else []),
         *(f"    {_call(*call, opened.folder)}" for call in project.quantizer_calls()),
         "    return made",
     ]

@@ -12,7 +12,7 @@ from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, TargetChoice
 from workbench.project.opened import OpenProject
-from workbench.script import quantizer, script
+from workbench.script import KnownResults, quantizer, script
 from workbench.targets.ethos_u.corrections import CORRECTIONS
 from workbench.targets.ethos_u.rewrites import REWRITES
 
@@ -269,5 +269,12 @@ def test_that_corrections_run_around_the_compiler_and_before_calibration(plain):
 
 def test_that_branches_are_named_only_where_a_program_has_some(tmp_path):
     project = edits.assign(make_project(), "module_name", "body", "a16w8")
-    assert "name_modules(program" in text_of(project, tmp_path, branches=True)
+    assert "name_modules(program" in text_of(project, tmp_path, known=KnownResults(branches=True))
     assert "name_modules(program" not in text_of(project, tmp_path)
+
+
+def test_that_a_script_leaves_the_layers_that_a_run_left_as_they_are_written(tmp_path):
+    known = KnownResults(as_written={"strides_to_channels": ("conv2d",)})
+    line = "    made.as_written = {'strides_to_channels': ('conv2d',)}"
+    assert line in text_of(make_project(), tmp_path, known=known)
+    assert "as_written" not in text_of(make_project(), tmp_path)

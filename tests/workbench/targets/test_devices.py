@@ -204,10 +204,11 @@ def test_that_each_stage_depends_on_its_own_options():
     target = target_of(U55)
     first = CORRECTIONS[0]
     off = choice(U55, **{first.id: False}, softmax="STABLE")
-    assert target.facet(choice(U55), "quantizer") == {"tosa_spec": "TOSA-1.0+INT+int16+int4+u55"}
+    for device, family, subset in ((U55, "u55", "u55"), ("ethos-u65-256", "u65", "u55"), (U85, "u85", "cf")):
+        expected = {"tosa_spec": f"TOSA-1.0+INT+int16+int4+{subset}", "family": family}
+        assert target.facet(choice(device), "quantizer") == expected
     spec = target.facet(off, "quantizer")
     assert spec["passes"] == {"softmax": "STABLE"}
-    assert target.facet(choice(U85), "quantizer") == {"tosa_spec": "TOSA-1.0+INT+int16+int4+cf"}
     compiled = target.facet(choice(U55, optimise="Size"), "compile")
     assert (compiled["id"], compiled["optimise"]) == (U55, "Size")
     for row in CORRECTIONS:

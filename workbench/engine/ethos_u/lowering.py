@@ -266,6 +266,16 @@ def _compiling(context: StageContext, choice: TargetChoice) -> Iterator[vela.Rec
         yield compiled
 
 
+def tosa_on_npu(program: Any, choice: TargetChoice) -> list[bytes]:
+    """Return the TOSA of the delegates of a quantized program; none if an operator is on the CPU."""
+    functions, _ = correction_functions(choice.options, "compile")
+    plain = choice.model_copy(update={"options": {**choice.options, ETRECORD: False}})
+    with corrected_compiler(functions), vela.recorded() as compiled:
+        edge = _lowered(program, plain, compiled, (None, _Progress(lambda *_: None)))
+    on_cpu = cpu_nodes(edge.manager.exported_program(), edge.reasons, {}, device_of(choice))
+    return edge.tosa if {node.cause for node in on_cpu} <= {"border", "conversion"} else []
+
+
 def refusal(
     context: StageContext, off: Sequence[tuple[str, str]], report: Callable[[float, str], None]
 ) -> str:

@@ -74,6 +74,7 @@ class ReportingQuantizer(CorrectingQuantizer):
                 state="on" if row.id in self.rewrites else "off",
                 places=(places := self.corrected.get(row.id, ())),
                 modules=tuple(dict.fromkeys(filter(None, map(self.modules.get, places)))),
+                as_written=self.as_written.get(row.id, ()),
             )
             for row in REWRITES
         )

@@ -9,12 +9,12 @@ from workbench.engine.ethos_u.quantization import (
     memory,
     prepare,
     qat_model,
-    quantizer,
     report,
     training_quantizer,
     trial_quantizer,
 )
 from workbench.engine.ethos_u.reference_model import integers, verify
+from workbench.engine.ethos_u.rewrite_trials import quantizer
 from workbench.engine.ethos_u.simulation import simulate
 from workbench.engine.ethos_u.transform_memory import float_module
 from workbench.engine.targets import arithmetic_variants

@@ -179,7 +179,9 @@ class EthosU:
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
         """Return what one stage depends on: quantizer, TOSA version and transformations."""
         if name == "quantizer":
-            spec: dict[str, JsonValue] = {"tosa_spec": family_of(choice.id).tosa_spec}
+            # Which rewrites take fewer cycles depends on the family, where the specification is the same.
+            family = family_of(choice.id)
+            spec: dict[str, JsonValue] = {"tosa_spec": family.tosa_spec, "family": family.name}
             if passes := changed_passes(choice.options):
                 spec["passes"] = passes
             if off := switched_off(choice.options, "quantizer"):

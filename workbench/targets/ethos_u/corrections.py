@@ -52,6 +52,7 @@ _MODULES: Mapping[str, Facet] = {
     "before_constants": "compile",
     "int16_tables": "compile",
     "lowering_patches": "compile",
+    "fewer_operations": "compile",
     "after_tosa": "compile",
     "vela": "compile",
 }

@@ -157,11 +157,13 @@ REWRITES: tuple[Rewrite, ...] = (
         id=NORMS_FORWARD,
         title="Take norms behind activations and of inputs into the next layer",
         fault="A batch norm that follows no convolution costs four operations over the whole "
-        "tensor: a difference, two products and a sum. An input that is normalized costs two.",
+        "tensor: a difference, two products and a sum. An input that is normalized costs two, and so do "
+        "the weight and the bias of a layer norm or group norm.",
         network="Conv1d(8, 8, 3)(BatchNorm1d(8)(relu(Conv1d(12, 8, 3)(x))))",
         instead="The convolutions without padding and linears that read it, also behind pools and "
         "means, take its factor and summand into their weights and biases, and so do they with sums, "
-        "differences, products and quotients with constants. Not where a reader cannot, or where the "
+        "differences, products and quotients with constants, and with weights and biases of norms over "
+        "values. Not where a reader cannot, or where the "
         "8-bit weights would make more noise: 9 dB beside 8-bit activations, none beside 16-bit ones.",
         why_exact="W (a x + b) + c = (W a) x + (W b + c). Padding would be zeros behind the norm.",
         module="norms",
@@ -171,10 +173,11 @@ REWRITES: tuple[Rewrite, ...] = (
         id=NORMS_AS_ONE,
         title="Compute other norms with one operation",
         fault="A batch norm that can be taken into no layer costs four operations over the whole tensor, "
-        "and several operations with constants in a row, as of inputs, cost one each.",
+        "and several operations with constants in a row, as of inputs, cost one each. The weight and the "
+        "bias of a layer norm or group norm are read anew for every row: up to 25 cycles an element.",
         network="Conv1d(8, 8, 3, padding=1)(BatchNorm1d(8)(relu(Conv1d(12, 8, 3)(x))))",
         instead="It is a convolution with one weight for each channel. Operations with constants stay on "
-        "U85, where they take fewer cycles, and behind layers.",
+        "U85, where they take fewer cycles, and behind layers; on U85 so do weights of norms over values.",
         why_exact="An evaluated batch norm is a factor and a summand for each channel.",
         module="norms",
         function="write_norms_as_one",

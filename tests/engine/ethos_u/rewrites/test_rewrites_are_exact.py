@@ -282,3 +282,62 @@ def test_that_a_normalized_picture_is_the_picture_behind_another_layer():
     assert rewritten(padded, x, functions, quantizer(U85))[1] == [0, 0]
     far = Normalized(((torch.sub, 5.0), (torch.div, 1.0)), nn.Conv2d(3, 8, 4, 4))
     assert rewritten(far, x, (fold_norms_forward,))[1] == [0]
+
+
+def weighted(norm):
+    nn.init.uniform_(norm.weight, 0.5, 1.5)
+    nn.init.normal_(norm.bias)
+    return norm
+
+
+class Branched(nn.Module):
+    """A norm that a layer and a sum read, as behind the blocks of BERT."""
+
+    def __init__(self, norm, layer):
+        super().__init__()
+        self.norm, self.layer = norm, layer
+
+    def forward(self, x):
+        x = self.norm(x)
+        return x + self.layer(x)
+
+
+@pytest.mark.parametrize(
+    ("norm", "layer", "shape"),
+    [
+        (nn.LayerNorm(6), nn.Linear(6, 4), (1, 9, 6)),
+        (nn.LayerNorm(6), nn.Linear(6, 4), (2, 3, 3, 6)),
+        (nn.GroupNorm(2, 6), nn.Conv2d(6, 4, 3), (1, 6, 8, 8)),
+        (nn.GroupNorm(6, 6), nn.Conv1d(6, 4, 3), (2, 6, 8)),
+    ],
+)
+def test_that_the_weights_of_a_norm_over_values_are_those_of_the_next_layer(norm, layer, shape):
+    net = nn.Sequential(weighted(norm), layer)
+    module, counts = rewritten(net, torch.randn(shape), (fold_norms_forward, write_norms_as_one))
+    assert counts == [1, 0]
+    (call,) = [n for n in module.graph.nodes if n.op == "call_function" and "norm" in str(n.target)]
+    assert call.args[2:4] == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("norm", "layer", "shape"),
+    [
+        (nn.LayerNorm(6), nn.Linear(6, 6), (1, 9, 6)),
+        (nn.LayerNorm(6), nn.Linear(6, 6), (2, 3, 3, 6)),
+        (nn.GroupNorm(3, 6), nn.Conv2d(6, 6, 3, padding=1), (1, 6, 8, 8)),
+    ],
+)
+def test_that_the_weights_of_a_norm_over_values_are_one_convolution_where_layouts_are_fast(
+    norm, layer, shape
+):
+    net, functions = Branched(weighted(norm), layer), (fold_norms_forward, write_norms_as_one)
+    module, counts = rewritten(net, torch.randn(shape), functions)
+    assert counts == [0, 1]
+    assert [node.args[6] for node in module.graph.nodes if len(node.args) > 6] == [6]
+    assert rewritten(net, torch.randn(shape), functions, quantizer(U85))[1] == [0, 0]
+
+
+def test_that_norms_over_several_axes_and_without_weights_stay():
+    for norm in (weighted(nn.LayerNorm((4, 6))), nn.LayerNorm(6, elementwise_affine=False)):
+        net = nn.Sequential(norm, nn.Linear(6, 3))
+        assert rewritten(net, torch.randn(1, 4, 6), (fold_norms_forward, write_norms_as_one))[1] == [0, 0]

@@ -11,8 +11,8 @@ when a correction runs and what it is given:
 - ``annotation_contexts``: the float graph, around ExecuTorch's passes before annotation;
 - ``small_scales``: the annotated graph;
 - ``operator_support``, ``partition``: a node, and the result of the partitioner;
-- ``before_fuse``, ``before_pools``, ``before_constants``, ``after_tosa``: the graph of a delegate,
-  as passes;
+- ``before_fuse``, ``before_pools``, ``before_constants``, ``fewer_operations``, ``after_tosa``: the
+  graph of a delegate, as passes;
 - ``annotation_patches``, ``lowering_patches``, ``int16_tables``, ``vela``: context managers that
   replace a function of the tools, where no pass can correct it.
 

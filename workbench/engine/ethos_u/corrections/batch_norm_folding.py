@@ -186,7 +186,12 @@ def write_norm(module: fx.GraphModule, norm: fx.Node, source: fx.Node) -> None:
 
 
 def write_line(write: Writer, source: fx.Node, scale: torch.Tensor, shift: torch.Tensor) -> None:
-    """Put a factor and a summand for each channel of a value in the place of a node.
+    """Put a factor and a summand for each channel of a value in the place of a node."""
+    write.replace(line_of(write, source, scale, shift))
+
+
+def line_of(write: Writer, source: fx.Node, scale: torch.Tensor, shift: torch.Tensor) -> fx.Node:
+    """Return a value times a factor for each channel, plus a summand.
 
     For images and sequences that is a convolution with one weight for each channel.
     """
@@ -196,11 +201,10 @@ def write_line(write: Writer, source: fx.Node, scale: torch.Tensor, shift: torch
         factor = write.parameter("line_factor", scale.view(-1, 1, *sizes))
         summand = write.parameter("line_summand", shift)
         none = [0] * len(sizes)
-        write.replace(write(convolve, source, factor, summand, sizes, none, sizes, len(scale)))
-        return
+        return write(convolve, source, factor, summand, sizes, none, sizes, len(scale))
     factor = write.constant("line_factor", scale.view(1, -1, *sizes))
     summand = write.constant("line_summand", shift.view(1, -1, *sizes))
-    write.replace(write(_ATEN.add.Tensor, write(_ATEN.mul.Tensor, source, factor), summand))
+    return write(_ATEN.add.Tensor, write(_ATEN.mul.Tensor, source, factor), summand)
 
 
 # By the number of dimensions behind the channels.

@@ -59,7 +59,15 @@ class _Lowering:
 
 LOWERING = _Lowering()
 # The modules whose corrections run at one place, and are no context managers.
-_PLACES = ("operator_support", "partition", "before_fuse", "before_pools", "before_constants", "after_tosa")
+_PLACES = (
+    "operator_support",
+    "partition",
+    "before_fuse",
+    "before_pools",
+    "before_constants",
+    "fewer_operations",
+    "after_tosa",
+)
 
 
 class CorrectionPass(_passes.ArmPass):
@@ -86,15 +94,15 @@ class CorrectionPass(_passes.ArmPass):
 
 
 _IS_1_4 = metadata.version("executorch").startswith("1.4.")
-# By place, the pass that its corrections come before or after; the last one is that of all.
+# What comes after the last pass of all.
+_LAST = (register_pass_insertions_after, "InsertRescalePass" if _IS_1_4 else "EnsureUniqueOutputNodesPass")
+# By place, the pass that its corrections come before or after.
 _HOOKS = {
     "before_fuse": (register_pass_insertions_before, "FuseQuantizedActivationPass"),
     "before_pools": (register_pass_insertions_before, "RewriteAvgPool2dPass"),
     "before_constants": (register_pass_insertions_before, "ComputeConstantOpsAOTPass"),
-    "after_tosa": (
-        register_pass_insertions_after,
-        "InsertRescalePass" if _IS_1_4 else "EnsureUniqueOutputNodesPass",
-    ),
+    "fewer_operations": _LAST,
+    "after_tosa": _LAST,
 }
 # The places that a release does not have.
 ABSENT = {place for place, (_, name) in _HOOKS.items() if not hasattr(_passes, name)}

@@ -27,11 +27,18 @@ class CorrectingQuantizer(FollowingQuantizer):
         corrections: Functions by the module of this package that has them.
         rewrites: By id, further functions that change the float program's graph; they are given
             the graph module and this quantizer, as the corrections are.
+        trial: Returns the names of the nodes that stay as they are written, for the graph and the id
+            of a rewrite; None where ``as_written`` has them.
+        as_written: By id of a rewrite, the names of such nodes.
+        left: Those of the rewrite that is applied.
         corrected: By id, the names of the nodes that a correction or rewrite changed.
     """
 
     corrections: Mapping[str, Sequence[Any]] = MappingProxyType({})
     rewrites: Mapping[str, Any] = MappingProxyType({})
+    trial: Any = None
+    as_written: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    left: tuple[str, ...] = ()
     corrected: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
@@ -39,6 +46,10 @@ class CorrectingQuantizer(FollowingQuantizer):
         for rewrite in (one for module in FLOAT_GRAPH for one in self.corrections.get(module, ())):
             self._note(rewrite.__name__, rewrite(model, self))
         for name, rewrite in self.rewrites.items():
+            if self.trial is not None:
+                self.left = ()
+                self.as_written = {**self.as_written, name: self.trial(model, name)}
+            self.left = self.as_written.get(name, ())
             self._note(name, rewrite(model, self))
         contexts = {one.__name__: one(model) for one in self.corrections.get("annotation_contexts", ())}
         contexts |= {one.__name__: one() for one in self.corrections.get("annotation_patches", ())}

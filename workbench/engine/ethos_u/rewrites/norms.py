@@ -15,7 +15,7 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
-from workbench.engine.ethos_u.corrections.batch_norm_folding import write_line
+from workbench.engine.ethos_u.corrections.batch_norm_folding import line_of
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
 from workbench.engine.ethos_u.rewrites.quantized_calls import (
     conv_arguments,
@@ -37,6 +37,10 @@ _FLATTENED = {_ATEN.flatten.using_ints, _ATEN.view.default, _ATEN.reshape.defaul
 _TURNS = {_ATEN.permute.default, _ATEN.transpose.int}
 _LAYOUTS = {*_FLATTENED, *_TURNS, _ATEN.unsqueeze.default, _ATEN.squeeze.dim}
 _PADDING, _CHANNELS = 4, 1
+# Sequences and images.
+_CONVOLVED = {3, 4}
+# Norms over values have a weight and a bias behind them.
+_NORMALIZED = {_ATEN.layer_norm.default, _ATEN.group_norm.default}
 # At most so much more noise of the weights, as a ratio of powers. Beside 8-bit activations, which
 # are rounded once less, more of it does not show: 46.3 dB instead of 38.1 over four layers with 4.
 _MORE_NOISE, _MORE_BESIDE_8_BITS = 1.0, 8.0
@@ -77,8 +81,8 @@ def fold_norms_forward(module: fx.GraphModule, quantizer: EthosUQuantizer) -> li
             for layer, repeats in layers:
                 assert layer is not None
                 _take_line(module, layer, line, repeats)
-            last.replace_all_uses_with(_source_of(chain[0]))
             done += [written_name(node) for node in chain]
+            last.replace_all_uses_with(_before_line(Writer(module, last), chain))
             for node in reversed(chain):
                 module.graph.erase_node(node)
     return finished(module, done)
@@ -88,19 +92,44 @@ def write_norms_as_one(module: fx.GraphModule, quantizer: EthosUQuantizer) -> li
     """Write norms, and lines of inputs of several operations, as convolutions of each channel."""
     done = list[str]()
     # On U85 operations on elements take fewer cycles than the changes of layout beside a convolution.
-    least = math.inf if is_slow_at_layouts(quantizer) else 2
+    is_slow = is_slow_at_layouts(quantizer)
     for chain, line in _lines(module, quantizer, 0.0):
-        last, source = chain[-1], _source_of(chain[0])
-        shape = last.meta["val"].shape
-        is_norm = last.target is _ATEN.batch_norm.default
-        is_long = is_norm or (len(chain) >= least and is_outside(source))
-        if len(shape) in {3, 4} and line.axis in {None, _CHANNELS} and is_long:
-            parts = line.over(shape[_CHANNELS])
-            write_line(Writer(module, last), source, parts.factor.float(), parts.summand.float())
+        last = chain[-1]
+        is_long = not is_slow and (
+            last.target in _NORMALIZED or (len(chain) > 1 and is_outside(_source_of(chain[0])))
+        )
+        if (last.target is _ATEN.batch_norm.default or is_long) and _write_as_one(module, chain, line):
             done += [written_name(node) for node in chain]
             for node in reversed(chain[:-1]):
                 module.graph.erase_node(node)
     return finished(module, done)
+
+
+def _write_as_one(module: fx.GraphModule, chain: Sequence[fx.Node], line: _Line) -> bool:
+    """Put a convolution of each channel in the place of a line, if it has one for each channel."""
+    write = Writer(module, chain[-1])
+    dims = len(write.shape)
+    is_last = line.axis == dims - 1
+    if dims not in _CONVOLVED or not (is_last or line.axis in {None, _CHANNELS}):
+        return False
+    source = _before_line(write, chain)
+    if is_last:
+        source = write(_ATEN.permute.default, source, [0, dims - 1, *range(1, dims - 1)])
+    parts = line.over(source.meta["val"].shape[_CHANNELS])
+    result = line_of(write, source, parts.factor.float(), parts.summand.float())
+    if is_last:
+        result = write(_ATEN.permute.default, result, [0, *range(2, dims), 1])
+    write.replace(result)
+    return True
+
+
+def _before_line(write: Writer, chain: Sequence[fx.Node]) -> fx.Node:
+    """Return the value that a line is computed from: of a norm over values, that without its weights."""
+    first, *_ = chain
+    if first.target not in _NORMALIZED:
+        return _source_of(first)
+    source, over, _, _, *rest = first.args
+    return write(first.target, source, over, None, None, *rest)
 
 
 def _lines(
@@ -109,6 +138,9 @@ def _lines(
     """Yield norms, and operations with constants in a row, each with the line that they compute."""
     for norm in quantized_calls(module, quantizer, _ATEN.batch_norm.default):
         if (line := _line(module, norm, most)) is not None:
+            yield [norm], line
+    for norm in quantized_calls(module, quantizer, *_NORMALIZED):
+        if (line := _weights_of(module, norm, most)) is not None:
             yield [norm], line
     left = list(quantized_calls(module, quantizer, *_STEPS))
     for node in reversed(left):
@@ -195,6 +227,21 @@ def _line(module: fx.GraphModule, norm: fx.Node, most: float) -> _Line | None:
     before, after = mean.double(), mean.double() * factor + summand
     squares = before.square() + variance, after.square() + variance * factor.square()
     return _Line(factor, summand, *squares, most)
+
+
+def _weights_of(module: fx.GraphModule, norm: fx.Node, most: float) -> _Line | None:
+    """Return the weight and bias of each channel of a norm over values; None for one without them."""
+    held, over = conv_arguments(norm)[2:4], norm.args[1]
+    weight, bias = (constant_of(module, value) for value in held)
+    size = (weight if bias is None else bias).numel() if weight is not None or bias is not None else 0
+    is_over_channels = norm.target is _ATEN.layer_norm.default
+    unknown = any(v is None and node is not None for v, node in zip((weight, bias), held, strict=True))
+    if unknown or not size or norm.kwargs or (is_over_channels and len(over) != 1):  # type: ignore[arg-type]
+        return None
+    factor = torch.ones(size).double() if weight is None else weight.double()
+    summand = torch.zeros(size).double() if bias is None else bias.double()
+    axis = norm.meta["val"].dim() - 1 if is_over_channels else _CHANNELS
+    return _Line(factor, summand, torch.ones(size), factor.square() + summand.square(), most, axis)
 
 
 def _layers(

@@ -58,9 +58,9 @@ def write_patches(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
         weight, bias = constant_of(module, stored), constant_of(module, held)
         is_known = weight is not None and (held is None or bias is not None)
         source: Any = layer.args[0]
-        if not is_known or layer.kwargs or source.target not in _CUTS or not _is_per_place(layer, weight):
+        if not is_known or layer.kwargs or not _is_per_place(layer, weight):
             continue
-        picture = _picture_behind(layer, source)
+        picture = picture_behind(layer, source)
         patches = picture and _patches(layer, picture, source)
         if picture and patches:
             done.append(written_name(layer))
@@ -80,8 +80,10 @@ def _is_per_place(layer: fx.Node, weight: torch.Tensor) -> bool:
     )
 
 
-def _picture_behind(layer: fx.Node, source: fx.Node) -> fx.Node | None:
+def picture_behind(layer: fx.Node, source: fx.Node) -> fx.Node | None:
     """Return the one value of four axes that changes of layout alone bring to a layer."""
+    if source.target not in _CUTS:
+        return None
     inside, leaves, waiting = {source}, set[fx.Node](), [source]
     while waiting:
         node = waiting.pop()

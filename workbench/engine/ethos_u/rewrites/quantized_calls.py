@@ -9,7 +9,9 @@ from workbench.engine.ethos_u.corrections.graph_writer import floating_calls, qu
 
 
 def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> Iterator[fx.Node]:
-    """Yield the calls of operators that are quantized: others run on the CPU as they are written.
+    """Yield the calls of operators that are quantized, but for those that are left as they are written.
+
+    Others run on the CPU as they are written.
 
     Args:
         module: A float program's graph.
@@ -20,7 +22,7 @@ def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> It
         return
     quantized = quantized_nodes(module, quantizer)
     for node in floating_calls(module, *targets):
-        if node in quantized:
+        if node in quantized and written_name(node) not in getattr(quantizer, "left", ()):
             yield node
 
 

@@ -1,0 +1,72 @@
+"""Layers stay as they are written where Vela takes more cycles for what a rewrite would write."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.engine.in_process import project, without
+from workbench.engine.ethos_u import rewrite_trials
+from workbench.targets.ethos_u.rewrites import PATCHES, SHUFFLES, STRIDES
+
+pytestmark = pytest.mark.engine
+U65 = "ethos-u65-256"
+NETWORKS = Path(__file__).parents[2] / "rewritten_networks.py"
+
+
+def rows(engine, made):
+    assert engine.run(made, "prepare") == "done", engine.failure
+    return {row.id: row for row in engine.result(made, "prepare").rewrites}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known(monkeypatch):
+    monkeypatch.setattr(rewrite_trials, "_KNOWN", {})
+
+
+def test_that_a_layer_stays_on_the_devices_where_what_would_be_written_is_slower(engine):
+    shutil.copy(NETWORKS, engine.folder)
+    made = project(f"{NETWORKS.name}:small_shuffle", target=U65)
+    row = rows(engine, made)[SHUFFLES]
+    assert (row.state, row.places, row.as_written) == ("on", (), ("pixel_shuffle",))
+    plain = without(made, SHUFFLES)
+    assert engine.lowered(made).cycles == engine.lowered(plain).cycles
+    assert rows(engine, plain)[SHUFFLES].as_written == ()
+    row = rows(engine, project(f"{NETWORKS.name}:small_shuffle", target="ethos-u55-128"))[SHUFFLES]
+    assert (row.places, row.as_written) == (("pixel_shuffle",), ())
+
+
+def test_that_patches_stay_where_their_layouts_cost_less_than_the_convolution(engine):
+    shutil.copy(NETWORKS, engine.folder)
+    made = project(f"{NETWORKS.name}:few_patches", "a16w8", U65)
+    row = rows(engine, made)[PATCHES]
+    assert (row.places, row.as_written) == ((), ("linear",))
+
+
+def test_that_what_is_clearly_faster_is_not_compiled_first(engine, monkeypatch):
+    def compiled(_opened, _module):
+        raise AssertionError("compiled")
+
+    monkeypatch.setattr(rewrite_trials, "_cycles", compiled)
+    shutil.copy(NETWORKS, engine.folder)
+    for name in ("audio", "patches"):
+        made = project(f"{NETWORKS.name}:{name}")
+        assert rows(engine, made)[STRIDES].places
+
+
+def test_that_a_layer_is_compiled_once(engine, monkeypatch):
+    shutil.copy(NETWORKS, engine.folder)
+    compiled = []
+    cycles = rewrite_trials._cycles
+    monkeypatch.setattr(rewrite_trials, "_cycles", lambda *given: compiled.append(1) or cycles(*given))
+    made = project(f"{NETWORKS.name}:small_shuffle", target=U65)
+    for one in (made, without(made, "strides_to_channels")):
+        assert rows(engine, one)[SHUFFLES].as_written
+    assert len(compiled) == 2
+
+
+def test_that_a_layer_that_vela_refuses_as_it_is_written_is_rewritten(engine):
+    shutil.copy(NETWORKS, engine.folder)
+    made = project(f"{NETWORKS.name}:refused_depthwise", target=U65)
+    row = rows(engine, made)[STRIDES]
+    assert (row.places, row.as_written) == (("conv2d_1",), ())
