@@ -24,7 +24,7 @@ from workbench.project.checkpoints import form_of
 from workbench.project.opened import OpenProject
 from workbench.project.project_code import code_used
 from workbench.project.sources import model_reference
-from workbench.script.model_and_data import model_part, tensor_outputs_part
+from workbench.script.model_and_data import functional_writes_part, model_part, tensor_outputs_part
 
 pytestmark = pytest.mark.engine
 
@@ -223,6 +223,7 @@ def test_that_the_script_loads_the_same_weights(tmp_path, name):
     project = api.set_settings(opened, {"model.weights": name}).project
     names = {"HERE": tmp_path, "np": np, "random": random, "torch": torch, "sys": sys}
     exec(tensor_outputs_part(), names)
+    exec(functional_writes_part(), names)
     exec(model_part(OpenProject(project, tmp_path), branches=False, taken=taken), names)
     program, _ = names["load_model"]()
     for key, value in program.state_dict.items():

@@ -12,7 +12,7 @@ from workbench.project import edits
 from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource, ModelSource, TargetChoice
 from workbench.project.opened import OpenProject
-from workbench.script import KnownResults, quantizer, script
+from workbench.script import KnownResults, model_and_data, quantizer, script
 from workbench.targets.ethos_u.corrections import CORRECTIONS
 from workbench.targets.ethos_u.rewrites import REWRITES
 
@@ -53,15 +53,20 @@ def names_in(statement):
 
 
 def test_that_the_parts_that_a_script_carries_have_no_name_in_common():
-    files = {value for value in vars(quantizer).values() if isinstance(value, Path) and value.suffix}
-    # Within a file a name may stand for several things in turn.
-    names = Counter(
-        name
-        for path in files
-        for name in {n for node in ast.parse(path.read_text()).body for n in names_in(node)}
-    )
-    assert len(files) > 4
-    assert [name for name, count in names.items() if count > 1] == []
+    values = [*vars(quantizer).values(), *vars(model_and_data).values()]
+    files = {value for value in values if isinstance(value, Path) and value.suffix}
+    files |= {
+        path for value in values if isinstance(value, tuple) for path in value if isinstance(path, Path)
+    }
+    # Within a file a name may stand for several things in turn; _ATEN is the same in all.
+    meanings = defaultdict(set)
+    for path in files:
+        for statement in ast.parse(path.read_text()).body:
+            for name in names_in(statement):
+                is_equal = isinstance(statement, ast.Assign) and len(statement.targets) == 1
+                meanings[name].add(ast.unparse(statement) if is_equal else path)
+    assert len(files) > 10
+    assert [name for name, known in meanings.items() if len(known) > 1] == []
 
 
 def test_that_rewrites_are_imported_from_beside_the_script(written):
