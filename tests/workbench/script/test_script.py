@@ -1,7 +1,7 @@
 """The script of a project has a part for each thing the project asks for, and no other."""
 
 import ast
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
