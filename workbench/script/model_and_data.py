@@ -125,9 +125,25 @@ def _read_state(name: str, file: Path, taken: WeightsTaken) -> str:
 
 
 def functional_writes_part() -> str:
-    """Return the code that renames parts, and computes in new values of float32 without writes."""
+    """Return the code that computes in new values of float32, with all rows and without writes."""
     texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _WRITES)
-    return "\n\n".join(text.partition('"""\n')[2].strip("\n") for text in texts)
+    parts = (text.partition('"""\n')[2].partition(_NAMES_BEGIN)[0].strip("\n") for text in texts)
+    return "\n\n".join(parts)
+
+
+_NAMES_BEGIN = "_RESERVED = "
+_FREE_NAMES = f"""
+from typing import Any
+
+from torch import fx
+
+{_NAMES_BEGIN}{{}}"""
+
+
+def _free_names_part() -> str:
+    """Return the function that renames parts of a model whose names a program has itself."""
+    text = _PROGRAM_OUTPUTS.with_name("usual_forms.py").read_text()
+    return _FREE_NAMES.format(text.partition(_NAMES_BEGIN)[2])
 
 
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
@@ -227,10 +243,11 @@ def model_part(opened: OpenProject, *, branches: bool, taken: WeightsTaken | Non
         body.append("    torch.distributions.Distribution.set_default_validate_args(False)")
         body.append("    with torch.no_grad():")
         body.append(f"        program = torch.export.export(model, inputs, strict={model.strict_export})")
-    named, kinds = "", {kind for kind, _, _ in opened.project.quantizer_calls()}
+    named = "" if model.spec.endswith((".pt2", sources.ONNX_SUFFIX)) else _free_names_part()
+    kinds = {kind for kind, _, _ in opened.project.quantizer_calls()}
     if branches and kinds & {"module_name", "module_type"}:
         text = _BRANCH_MODULES.read_text()
-        named = "\n" + text[text.index("from collections") :]
+        named += "\n" + text[text.index("from collections") :]
         known = "None" if model.spec.endswith(".pt2") else "model"
         body.append(f"    name_modules(program, {known})")
     body.append("    return with_tensor_outputs(program), inputs")
