@@ -132,20 +132,6 @@ def functional_writes_part() -> str:
 
 
 _NAMES_BEGIN = "_RESERVED = "
-_FREE_NAMES = f"""
-from typing import Any
-
-from torch import fx
-
-{_NAMES_BEGIN}{{}}"""
-
-
-def _free_names_part() -> str:
-    """Return the function that renames parts of a model whose names a program has itself."""
-    text = _PROGRAM_OUTPUTS.with_name("usual_forms.py").read_text()
-    return _FREE_NAMES.format(text.partition(_NAMES_BEGIN)[2])
-
-
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
 _WRITES = tuple(
     _PROGRAM_OUTPUTS.with_name(f"{name}.py")
@@ -162,9 +148,11 @@ def split_outputs_part(project: Project) -> list[str]:
 
 
 def tensor_outputs_part() -> str:
-    """Return the functions that leave out outputs that are no tensors."""
+    """Return the functions that leave out outputs that are no tensors, and rename parts of a model."""
     text = _PROGRAM_OUTPUTS.read_text()
-    return text[text.index("from typing") :]
+    names = _PROGRAM_OUTPUTS.with_name("usual_forms.py").read_text()
+    renaming = f"from torch import fx\n\n{names[names.index(_NAMES_BEGIN) :]}"
+    return f"{text[text.index('from typing') :]}\n\n{renaming}"
 
 
 _FROM_ONNX = """\
@@ -243,11 +231,10 @@ def model_part(opened: OpenProject, *, branches: bool, taken: WeightsTaken | Non
         body.append("    torch.distributions.Distribution.set_default_validate_args(False)")
         body.append("    with torch.no_grad():")
         body.append(f"        program = torch.export.export(model, inputs, strict={model.strict_export})")
-    named = "" if model.spec.endswith((".pt2", sources.ONNX_SUFFIX)) else _free_names_part()
-    kinds = {kind for kind, _, _ in opened.project.quantizer_calls()}
+    named, kinds = "", {kind for kind, _, _ in opened.project.quantizer_calls()}
     if branches and kinds & {"module_name", "module_type"}:
         text = _BRANCH_MODULES.read_text()
-        named += "\n" + text[text.index("from collections") :]
+        named = "\n" + text[text.index("from collections") :]
         known = "None" if model.spec.endswith(".pt2") else "model"
         body.append(f"    name_modules(program, {known})")
     body.append("    return with_tensor_outputs(program), inputs")
