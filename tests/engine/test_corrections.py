@@ -240,60 +240,6 @@ def test_that_a_sampled_image_keeps_its_values_beyond_one(engine):
     assert decibel(engine, name, images_sampled_in_float=False) < 10
 
 
-def test_that_a_mask_may_be_padded_behind_what_it_masks(engine):
-    name = "unseen_networks.py:padded_keys"
-    for config in ("a8w8", "a16w8"):
-        assert decibel(engine, name, config, U85) > (24 if config == "a8w8" else 40)
-    assert decibel(engine, name, "a8w8", U85, bounded_masks=False) < 15
-
-
-def test_that_capsules_that_are_zero_leave_the_others_as_they_are(engine):
-    name = "unseen_networks.py:empty_capsules"
-    for config in ("a8w8", "a16w8"):
-        assert decibel(engine, name, config) > (24 if config == "a8w8" else 45)
-    assert decibel(engine, name, "a8w8", guarded_quotients=False) < 10
-
-
-def test_that_steps_stay_steps_in_16_bits(engine):
-    made = network("unseen_networks.py:stairs", "a16w8")
-    assert engine.verified(made).max_lsb <= 1
-    assert len(places(engine, made, "steps_in_float", "prepare")) == 5
-    assert_right(engine, made)
-    assert engine.verified(network("unseen_networks.py:stairs", "a16w8", steps_in_float=False)).max_lsb > 1000
-    # A table of 8 bits has a value for every code.
-    made = network("unseen_networks.py:stairs")
-    assert engine.run(made, "prepare") == "done", engine.failure
-    assert not places(engine, made, "steps_in_float", "prepare")
-
-
-def test_that_single_values_and_numbers_make_single_values(engine):
-    made = network("unseen_networks.py:single_values")
-    assert engine.verified(made).max_lsb <= 1
-    assert [output.shape for output in engine.result(made, "export").outputs] == [(), (), (), (4, 8)]
-    assert places(engine, made, "numbers_with_single_values", "prepare")
-    off = network("unseen_networks.py:single_values", numbers_with_single_values=False)
-    assert engine.run(off, "calibrate") == "failed"
-    assert engine.failure.code == "prepared-program-differs"
-
-
-def test_that_a_linear_may_have_computed_weights(engine):
-    made = network("unseen_networks.py:computed_weights")
-    assert_right(engine, made)
-    assert decibel(engine, "unseen_networks.py:computed_weights") > 25
-    off = network("unseen_networks.py:computed_weights", products_of_computed_weights=False)
-    assert engine.run(off, "lower", "evaluate") == "failed"
-
-
-def test_that_a_square_in_an_exponent_is_a_product_in_16_bits(engine):
-    name = "unseen_networks.py:soft_histogram"
-    right = worst(engine, name, "a16w8")
-    assert len(places(engine, network(name, "a16w8"), "squares_in_exponents", "prepare")) == 1
-    assert worst(engine, name, "a16w8", squares_in_exponents=False) > 2 * right
-    made = network("unseen_networks.py:normed_layers", "a16w8")
-    assert engine.run(made, "prepare") == "done", engine.failure
-    assert not places(engine, made, "squares_in_exponents", "prepare")
-
-
 def test_that_a_triangle_has_the_grid_of_its_matrix(engine):
     made = network("unseen_networks.py:pairs_below")
     assert engine.run(made, "calibrate") == "done", engine.failure

@@ -23,7 +23,7 @@ from workbench.project.model import DataSource, ModelSource, Project, TargetChoi
 from workbench.project.opened import OpenProject
 from workbench.project.store import save_new
 from workbench.script import demand_arm
-from workbench.script.model_and_data import data_part, model_part
+from workbench.script.model_and_data import data_part, model_part, tensor_outputs_part
 from workbench.targets import target_of
 from workbench.targets.ethos_u.devices import family_of
 from workbench.targets.ethos_u.options import CPU_KERNELS
@@ -328,6 +328,7 @@ def give_command(opened: OpenProject, out: Path) -> tuple[list[str], str]:
     base = os.path.relpath(opened.folder, out.absolute().parent)
     parts = [
         _HEAD.format(name=in_python_docstring(project.name), base=base),
+        tensor_outputs_part(),
         model_part(opened, branches=False),
         data_part(opened),
         _TAIL.format(samples=samples),

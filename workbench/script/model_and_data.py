@@ -125,11 +125,13 @@ def _read_state(name: str, file: Path, taken: WeightsTaken) -> str:
 
 
 def functional_writes_part() -> str:
-    """Return the code that renames parts, and computes in new values of float32 without writes."""
+    """Return the code that computes in new values of float32, with all rows and without writes."""
     texts = (_OWN_IMPORT.sub("", path.read_text()) for path in _WRITES)
-    return "\n\n".join(text.partition('"""\n')[2].strip("\n") for text in texts)
+    parts = (text.partition('"""\n')[2].partition(_NAMES_BEGIN)[0].strip("\n") for text in texts)
+    return "\n\n".join(parts)
 
 
+_NAMES_BEGIN = "_RESERVED = "
 _OWN_IMPORT = re.compile(r"^from workbench\.\S+ import (\([^)]*\)|[^(\n]*)\n+", re.MULTILINE)
 _WRITES = tuple(
     _PROGRAM_OUTPUTS.with_name(f"{name}.py")
@@ -146,9 +148,11 @@ def split_outputs_part(project: Project) -> list[str]:
 
 
 def tensor_outputs_part() -> str:
-    """Return the functions that leave out outputs that are no tensors."""
+    """Return the functions that leave out outputs that are no tensors, and rename parts of a model."""
     text = _PROGRAM_OUTPUTS.read_text()
-    return text[text.index("from typing") :]
+    names = _PROGRAM_OUTPUTS.with_name("usual_forms.py").read_text()
+    renaming = f"from torch import fx\n\n{names[names.index(_NAMES_BEGIN) :]}"
+    return f"{text[text.index('from typing') :]}\n\n{renaming}"
 
 
 _FROM_ONNX = """\

@@ -86,7 +86,7 @@ def fake_torch(loaded=None, exported=None):
 
 
 def executed(text, folder, **names):
-    same = {"with_tensor_outputs": lambda program: program, "with_free_names": lambda module: None}
+    same = {"with_tensor_outputs": lambda program: program, "with_free_names": lambda model: None}
     scope = {"HERE": folder, "np": np, "random": random, "sys": sys, **same, **names}
     exec(compile(text, "part.py", "exec"), scope)
     return scope

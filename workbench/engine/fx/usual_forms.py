@@ -23,9 +23,6 @@ from workbench.engine.fx.plain_regions import graphs_of, rebuilt
 
 _ATEN = torch.ops.aten
 _OTHER_TYPES = (torch.float16, torch.bfloat16, torch.float64)
-_RESERVED = {*dir(fx.GraphModule({}, fx.Graph())), "shape_env", "_in_spec", "_out_spec"} - {
-    *dir(torch.nn.Module())
-}
 
 
 def with_float32(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -159,6 +156,11 @@ def _as_float32(value: Any) -> Any:
     """Return a value, with its elements as float32 if they are of another float type."""
     is_other = isinstance(value, torch.Tensor) and value.dtype in _OTHER_TYPES
     return value.to(torch.float32) if is_other else value
+
+
+_RESERVED = {*dir(fx.GraphModule({}, fx.Graph())), "shape_env", "_in_spec", "_out_spec"} - {
+    *dir(torch.nn.Module())
+}
 
 
 def with_free_names(module: torch.nn.Module) -> None:
