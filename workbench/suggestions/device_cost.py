@@ -8,7 +8,22 @@ from typing import TYPE_CHECKING
 
 from workbench.graph.labels import operator_name
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
-from workbench.targets.ethos_u.rewrites import KERNELS, REWRITES, REWRITES_BY_ID, STRIDES, TAILS
+from workbench.targets.ethos_u.rewrites import (
+    KERNELS,
+    LINEARS,
+    NORMS_AS_ONE,
+    NORMS_FORWARD,
+    PADS,
+    PATCHES,
+    POOL_PADS,
+    POOLS,
+    REWRITES,
+    REWRITES_BY_ID,
+    SHUFFLES,
+    STRIDES,
+    TAILS,
+    TRANSPOSED,
+)
 from workbench.text import plural
 
 if TYPE_CHECKING:
@@ -84,14 +99,25 @@ _REMOVED_CAUSES: dict[str, frozenset[CycleCause]] = {
     KERNELS: frozenset(("few_channels", "kernel", "shape", "depth", "output")),
     TAILS: frozenset(("copy", "stride")),
 }
-_NORM = "aten.batch_norm.default"
+# The operators of the float program that the others change.
+_CHANGED_OPERATORS: dict[str, frozenset[str]] = {
+    PADS: frozenset(("pad", "constant_pad_nd")),
+    POOL_PADS: frozenset(("pad", "constant_pad_nd")),
+    LINEARS: frozenset(("linear", "conv1d", "conv2d")),
+    PATCHES: frozenset(("im2col", "pixel_unshuffle", "permute", "transpose")),
+    SHUFFLES: frozenset(("pixel_shuffle",)),
+    TRANSPOSED: frozenset(("conv_transpose1d", "conv_transpose2d")),
+    POOLS: frozenset(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")),
+    NORMS_FORWARD: (_NORMS := frozenset(("batch_norm", "layer_norm", "group_norm", "instance_norm"))),
+    NORMS_AS_ONE: _NORMS,
+}
 
 
 def switch_on_rewrites(
     project: Project, lowered: LowerResult, program: GraphSnapshot
 ) -> Iterator[Suggestion]:
     """Yield suggestions to switch on rewrites that may save cycles; they are to be tried."""
-    norms = {node.id for node in program.nodes if node.op == _NORM}
+    operators = {node.id: operator_name(node.op) for node in program.nodes}
     total = sum(report.cycles_total for report in lowered.vela)
     for row in REWRITES:
         if project.target.options.get(row.id) is not False:
@@ -101,9 +127,9 @@ def switch_on_rewrites(
             for report in lowered.vela
             for operation in report.operations
             if (
-                operation.root in norms
-                if row.id not in _REMOVED_CAUSES
-                else operation.cause in _REMOVED_CAUSES[row.id]
+                operation.cause in _REMOVED_CAUSES[row.id]
+                if row.id in _REMOVED_CAUSES
+                else operators.get(operation.root) in _CHANGED_OPERATORS[row.id]
             )
         )
         if lost:

@@ -24,7 +24,7 @@ from workbench.suggestions import (
     tried,
 )
 from workbench.suggestions.suggestion import with_option
-from workbench.targets.ethos_u.rewrites import KERNELS, NORMS_AS_ONE, NORMS_FORWARD, STRIDES
+from workbench.targets.ethos_u.rewrites import KERNELS, NORMS_AS_ONE, NORMS_FORWARD, STRIDES, TRANSPOSED
 
 PICTURE = (TensorInfo((1, 3, 8, 8), "float32"),)
 
@@ -144,6 +144,9 @@ def test_that_channels_last_needs_transposes_and_a_line_to_change(spec, inputs, 
         (KERNELS, {"cause": "few_channels"}, True),
         (NORMS_AS_ONE, {"root": "norm"}, True),
         (NORMS_FORWARD, {"root": "conv"}, False),
+        (NORMS_FORWARD, {"root": "layers"}, True),
+        (TRANSPOSED, {"root": "grown"}, True),
+        (TRANSPOSED, {"root": "norm"}, False),
     ],
 )
 def test_that_rewrites_that_are_off_are_tried_where_cycles_are_lost_to_what_they_change(
@@ -154,7 +157,9 @@ def test_that_rewrites_that_are_off_are_tried_where_cycles_are_lost_to_what_they
     reports = (report.model_copy(update={"operations": (operation,)}),)
     plain = snapshot()
     norm = Node("norm", "aten.batch_norm.default", "compute", "body")
-    program = GraphSnapshot("float", (*plain.nodes, norm), plain.edges, plain.modules)
+    layers = Node("layers", "aten.layer_norm.default", "compute", "body")
+    grown = Node("grown", "aten.conv_transpose2d.input", "compute", "body")
+    program = GraphSnapshot("float", (*plain.nodes, norm, layers, grown), plain.edges, plain.modules)
     project = make_project()
     off = with_option(project, rewrite, False)
     made = found(off, program=program, vela=reports)
