@@ -377,14 +377,14 @@ def two_levels_stand_side_by_side_and_places_are_bookmarked(graph, qtbot, opened
     assert graph.comparison.pane is None
     assert graph.view.surface.marks.differences == {}
     # Places are bookmarked undone and found again.
-    with qtbot.waitSignal(graph.view.groups.laid_out):
-        graph.view.groups.expand_all()
+    graph.view.groups.expand_all()
+    qtbot.waitUntil(lambda: graph.view.groups.is_expanded("stem") and not graph.view.surface.is_waiting)
     graph.view.surface.look(graph.view.surface.camera.zoomed(2.0, QPointF(100, 100)))
     middle = graph.view.surface.middle()
     graph.bookmarks.bookmark("stem, large", graph.level)
     assert opened.document.undo_stack.undoText() == "Add bookmark stem, large"
-    with qtbot.waitSignal(graph.view.groups.laid_out):
-        graph.view.groups.collapse_all()
+    graph.view.groups.collapse_all()
+    qtbot.waitUntil(lambda: not graph.view.groups.is_expanded("stem") and not graph.view.surface.is_waiting)
     to_level(qtbot, graph, 3)
     graph.bar.menus["bookmark"].aboutToShow.emit()
     (go,) = [a for a in graph.bar.menus["bookmark"].actions() if a.text() == "stem, large"]
