@@ -78,16 +78,19 @@ def _slower_layers(
     """Return the layers of a float graph that take more cycles as a rewrite would write them."""
     slower, family = list[str](), family_of(opened.project.target.id).name
     for layer in list(quantized_calls(module, quantizer, *_TRIED.get(rewrite, ()))):
-        written, changed = (_alone(module, layer) for _ in range(2))
-        if not quantizer.rewrites[rewrite](changed, quantizer):
-            continue
-        if rewrite == PATCHES and STRIDES in quantizer.rewrites:
-            # A convolution over patches has their size as its stride.
-            quantizer.rewrites[STRIDES](changed, quantizer)
-        after, before = (_bound(form, family) for form in (changed, written))
-        part = _CLEAR if before > _MANY or layer.target in _POOLED else _VERY_CLEAR
-        if after >= part * before and _is_slower(opened, written, changed):
-            slower.append(written_name(layer))
+        # Every run decides alike, and other random numbers stay what they were.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            written, changed = (_alone(module, layer) for _ in range(2))
+            if not quantizer.rewrites[rewrite](changed, quantizer):
+                continue
+            if rewrite == PATCHES and STRIDES in quantizer.rewrites:
+                # A convolution over patches has their size as its stride.
+                quantizer.rewrites[STRIDES](changed, quantizer)
+            after, before = (_bound(form, family) for form in (changed, written))
+            part = _CLEAR if before > _MANY or layer.target in _POOLED else _VERY_CLEAR
+            if after >= part * before and _is_slower(opened, written, changed):
+                slower.append(written_name(layer))
     return tuple(slower)
 
 
