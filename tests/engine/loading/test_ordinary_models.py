@@ -226,6 +226,36 @@ def test_that_what_works_on_chosen_elements_or_rows_works_on_all(engine):
             torch.testing.assert_close(value, output, rtol=1e-4, atol=1e-5)
 
 
+DOMAINS = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+    def forward(self, x):
+        y = self.layer(x)
+        large = y > 0.1
+        y[large] = torch.log(y[large]).abs().sqrt() + 1 / y[large].clamp(0, 4) ** 0.5
+        return y, torch.rsqrt(x[x > 0.2]).mean()
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(6, 8),)
+"""
+
+
+def test_that_functions_of_chosen_elements_see_no_others(engine):
+    """The logarithm of an element that was not chosen would be no number, and end calibration."""
+    made, names = written(engine, DOMAINS)
+    assert engine.run(made, "calibrate") == "done", engine.failure
+    model, _ = names["net"]()
+    for seed in range(3):
+        torch.manual_seed(seed)
+        x = torch.randn(6, 8)
+        for value, output in zip(exported(engine, made)(x.clone()), model(x.clone()), strict=True):
+            torch.testing.assert_close(value, output, rtol=1e-4, atol=1e-5)
+
+
 MIXING = ROWS.replace("expert(x[chosen == index])", "expert(x[chosen == index]).cumsum(0)")
 
 

@@ -19,6 +19,14 @@ from workbench.engine.fx.plain_regions import rebuilt
 _ATEN = torch.ops.aten
 _WRITES_ROWS = (_ATEN.index_put.default, _ATEN.index_put_.default)
 _SUMS = (_ATEN.sum.default, _ATEN.mean.default, _ATEN.sum.dim_IntList, _ATEN.mean.dim)
+# Functions that are not defined for every number, with the place of the argument that matters.
+_LIMITED = {
+    **dict.fromkeys((_ATEN.log.default, _ATEN.log2.default, _ATEN.log10.default, _ATEN.log1p.default), 0),
+    **dict.fromkeys((_ATEN.sqrt.default, _ATEN.rsqrt.default, _ATEN.reciprocal.default), 0),
+    **dict.fromkeys((_ATEN.asin.default, _ATEN.acos.default, _ATEN.acosh.default, _ATEN.atanh.default), 0),
+    **dict.fromkeys((_ATEN.pow.Tensor_Scalar, _ATEN.pow.Tensor_Tensor, _ATEN.logit.default), 0),
+    **dict.fromkeys((_ATEN.div.Tensor, _ATEN.div.Tensor_mode, _ATEN.fmod.Tensor, _ATEN.remainder.Tensor), 1),
+}
 _OVER_LAST = (_ATEN.softmax.int, _ATEN.log_softmax.int)
 
 
@@ -84,6 +92,12 @@ def _put_all_rows(edit: Pieces, node: fx.Node, dense: dict[fx.Node, tuple[fx.Nod
         node.replace_all_uses_with(whole)
         dense[node] = (whole, mask)
     elif _works_on_rows(node, chosen, rows):
+        place = _LIMITED.get(node.target, -1)
+        if place >= 0 and node.args[place] in dense:
+            # Elements that were not chosen need not be in the domain.
+            value, one = args[place], edit.full(args[place], 1.0, [])
+            valid = edit.call(_ATEN.where.self, _wide(edit, mask, value), value, one)
+            args = (*args[:place], valid, *args[place + 1 :])
         dense[node] = (edit.call(node.target, *args, **node.kwargs), mask)
 
 
