@@ -40,11 +40,12 @@ class WrittenPlaces:
 
     Attributes:
         program: It computes each of them from an input of its own.
-        scales: By the name of an operation in it: the place, and how often its cycles count.
+        scales: By the name of an operation in it: the places that are written so, with other weights
+            only, and how often its cycles count at each.
     """
 
     program: torch.export.ExportedProgram
-    scales: Mapping[str, tuple[str, float]]
+    scales: Mapping[str, tuple[tuple[str, ...], float]]
 
 
 def written_places(context: StageContext, rewrites: Iterable[AppliedRewrite]) -> WrittenPlaces | None:
@@ -55,7 +56,11 @@ def written_places(context: StageContext, rewrites: Iterable[AppliedRewrite]) ->
     exported: torch.export.ExportedProgram = context.live("export")
     module = cast("torch.fx.GraphModule", exported.module(check_guards=False))
     nodes = [node for node in module.graph.nodes if node.name in places]
-    written = [_Written.of(module, node) for node in nodes]
+    alike = dict[Any, tuple[_Written, list[str]]]()
+    for node in nodes:
+        one = _Written.of(module, node)
+        alike.setdefault(one.key, (one, []))[1].append(node.name)
+    written = [one for one, _ in alike.values()]
     side_by_side = _SideBySide(written)
     inputs = tuple(torch.randn(one.shape) for one in written)
     with torch.no_grad():
@@ -67,8 +72,8 @@ def written_places(context: StageContext, rewrites: Iterable[AppliedRewrite]) ->
         prepared = prepare_pt2e(graph, rules)
         prepared(*inputs)
         quantized = torch.export.export(convert_pt2e(prepared), inputs)
-    pairs = zip(names, zip(nodes, written, strict=True), strict=True)
-    return WrittenPlaces(quantized, {name: (node.name, one.scale) for name, (node, one) in pairs})
+    pairs = zip(names, alike.values(), strict=True)
+    return WrittenPlaces(quantized, {name: (tuple(listed), one.scale) for name, (one, listed) in pairs})
 
 
 def with_cycles(
@@ -93,8 +98,9 @@ def with_cycles(
     as_written = dict[str, float]()
     for operation in before:
         if operation.operator != _LAYOUT and operation.root in written.scales:
-            place, scale = written.scales[operation.root]
-            as_written[place] = as_written.get(place, 0.0) + scale * operation.cycles
+            listed, scale = written.scales[operation.root]
+            for place in listed:
+                as_written[place] = as_written.get(place, 0.0) + scale * operation.cycles
     now = Counter[str]()
     for operation in after:
         now[operation.root] += operation.cycles
@@ -117,6 +123,12 @@ class _Written:
     arguments: tuple[Any, ...]
     shape: tuple[int, ...]
     scale: float
+
+    @property
+    def key(self) -> Any:
+        """What the cycles follow from, but for how well the weights are compressed."""
+        arguments = [tuple(a.shape) if isinstance(a, torch.Tensor) else repr(a) for a in self.arguments]
+        return str(self.target), tuple(arguments), self.shape
 
     @classmethod
     def of(cls, module: torch.fx.GraphModule, node: torch.fx.Node) -> _Written:
