@@ -12,6 +12,7 @@ from tests.engine.in_process import ALL_SAMPLES, CALIBRATED, project
 from tests.for_each import for_each
 from workbench.graph.snapshot import GraphSnapshot
 from workbench.project import edits
+from workbench.project.configs import Activation, Observer, QuantConfig
 from workbench.project.model import DataSource
 from workbench.project.opened import OpenProject
 from workbench.protocol import RunStudy, StudyProgress
@@ -123,6 +124,16 @@ def test_that_training_rounds_as_calibration_does():
             for program in (qat_model.module, converted)
         ]
     assert errors[0] < 1.3 * errors[1]
+
+
+@pytest.mark.slow
+def test_that_training_starts_from_what_calibration_leaves_with_every_observer(engine):
+    """A moving average depends on how many samples come at once: calibration takes one by one."""
+    config = QuantConfig(activation=Activation(observer=Observer(kind="moving_average")))
+    plain = edits.assign(project("careful", **ALL_SAMPLES), "global", "", config)
+    before = sqnr(engine, plain)
+    assert start(engine, plain, epochs=1) == "done", engine.events
+    assert abs(found(engine, plain, epochs=1).start_db - before) < 1
 
 
 @pytest.mark.slow

@@ -135,9 +135,8 @@ class _Training:
         self._see()
 
     def _see(self) -> None:
-        """Set the ranges of activations by all samples, as calibration does."""
-        dataset = self._dataset
-        self._qat_model.see(b.inputs for b in dataset.together(dataset.all, self._options.batch))
+        """Set the ranges of activations by all samples one by one, as calibration does."""
+        self._qat_model.see(sample.inputs for sample in self._dataset.all)
 
     def _epoch(self, number: int) -> None:
         options, qat_model = self._options, self._qat_model
