@@ -81,19 +81,15 @@ class Pin(QObject):
         if number == _NO_PIN:
             return None
         if number is None:
-            runs = self._history.runs
-            first = next((run for run in runs if run.quality.samples and self._is_of_model(run)), None)
+            evaluated = (run for run in self._history.runs if run.quality.samples)
+            first = next((run for run in evaluated if self._has_same(run, "import_model")), None)
             # The present one would be compared with itself.
-            return None if first is None or self._is_present(first) else first
+            is_present = first is not None and self._has_same(first, "evaluate", "lower")
+            return None if is_present else first
         return next((run for run in self._history.runs if run.number == number), None)
 
-    def _is_of_model(self, run: Run) -> bool:
-        """Return whether a run is of the present model, as far as that is known."""
-        loaded = run.digests.get("import_model", "")
-        return loaded in ("", self._session.planned_key("import_model"))
-
-    def _is_present(self, run: Run) -> bool:
-        stages: tuple[StageId, ...] = ("evaluate", "lower")
+    def _has_same(self, run: Run, *stages: StageId) -> bool:
+        """Return whether the results of stages are those of the present configuration, where known."""
         keys = {stage: self._session.planned_key(stage) for stage in stages}
         return all(run.digests.get(stage, "") in ("", key) for stage, key in keys.items())
 

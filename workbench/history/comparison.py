@@ -11,6 +11,7 @@ from workbench.errors import WorkbenchError
 from workbench.history.runs import Run
 from workbench.project.model import name_of
 from workbench.results import OUTSIDE_MODULES, LowerResult, load_result
+from workbench.text import signed
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -331,9 +332,9 @@ def change_text(before: str, after: str) -> str:
         return ""
     unit = after.partition(" ")[2].partition(",")[0]
     digits = max(min(6, len(text.partition(" ")[0].partition(".")[2])) for text in (before, after))
-    change = f"{new - old:+,.{digits}f} {unit}".strip().replace("-", "\u2212")
+    change = f"{signed(new - old, digits)} {unit}".strip()
     is_relative = old > 0 and not before.endswith(("%", "dB"))
-    share = f" ({100 * (new - old) / old:+.1f} %)".replace("-", "\u2212") if is_relative else ""
+    share = f" ({signed(100 * (new - old) / old, 1)} %)" if is_relative else ""
     return f"{change}{share}"
 
 
