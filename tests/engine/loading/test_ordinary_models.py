@@ -5,8 +5,12 @@ import torch
 from torch import nn
 
 from tests.engine.in_process import project
+from tests.for_each import for_each
 from workbench.engine.fx import programs
-from workbench.engine.fx.usual_forms import with_float32, with_free_names
+from workbench.engine.fx.chosen_rows import with_all_rows
+from workbench.engine.fx.functional_writes import with_functional_writes
+from workbench.engine.fx.plain_regions import with_plain_regions
+from workbench.engine.fx.usual_forms import with_float32, with_free_names, with_instance_norms
 
 pytestmark = pytest.mark.engine
 
@@ -263,3 +267,52 @@ def test_that_chosen_rows_that_depend_on_each_other_are_refused(engine):
     made, _ = written(engine, MIXING)
     assert engine.run(made, "export") == "failed"
     assert engine.failure.code == "size-from-data"
+
+
+def written_into(x):
+    y = x * 2
+    y[:, :2] = 0.5
+    return y
+
+
+def chosen(x):
+    y = x * 2
+    y[y < 0] = y[y < 0] * 0.1
+    return y
+
+
+def half(x):
+    return (x.half() * 2).float()
+
+
+def of_the_batch(x):
+    return nn.functional.batch_norm(x, None, None, training=True)
+
+
+def without_gradients(x):
+    with torch.no_grad():
+        return x * 2
+
+
+@for_each(
+    ("function", "change"),
+    [
+        (written_into, with_functional_writes),
+        (chosen, with_all_rows),
+        (half, with_float32),
+        (of_the_batch, with_instance_norms),
+        (without_gradients, with_plain_regions),
+    ],
+)
+def test_that_an_input_may_have_the_name_of_a_function_of_python(function, change):
+    """torch.fx names a copy of it ``input_1``; parts of nn.Sequential have this name, and many models."""
+
+    class Net(nn.Module):
+        def forward(self, input):  # noqa: A002 - what is tested
+            return function(input)
+
+    torch.manual_seed(0)
+    x = torch.randn(3, 4)
+    changed = change(torch.export.export(Net(), (x,)))
+    assert changed.graph_signature.user_inputs == ("input",)
+    torch.testing.assert_close(changed.module()(x.clone()), function(x.clone()), rtol=1e-3, atol=1e-3)

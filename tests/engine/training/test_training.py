@@ -161,17 +161,23 @@ def assert_norms_are_those_of_the_model(name):
     """Compare the graph that is trained, without fake quantization, with the model."""
     from workbench.engine.ethos_u.toolchain import training_quantizer
     from workbench.engine.ethos_u.trained_norms import prepare_norms
+    from workbench.engine.fx.usual_forms import with_instance_norms
     from workbench.engine.training.model import QatModel
     from workbench.engine.training.weights import put_weights
 
     model, inputs = norm_networks.made(name)
-    floating = torch.export.export(model, inputs).module(check_guards=False)
+
+    def exported():
+        program = with_instance_norms(torch.export.export(model, inputs))
+        return program.module(check_guards=False)
+
+    floating = exported()
     qat_model = QatModel(floating, training_quantizer(OpenProject(project("small"), Path())), prepare_norms)
     with torch.no_grad():
         given, expected = qat_model.run_in_float(*inputs), model(*inputs)
     assert torch.allclose(given, expected, rtol=1e-4, atol=1e-4)
     assert set(qat_model.parameters) <= set(dict(model.named_parameters()))
-    trained_model = torch.export.export(model, inputs).module(check_guards=False)
+    trained_model = exported()
     put_weights(trained_model, qat_model.weights())
     with torch.no_grad():
         assert torch.allclose(trained_model(*inputs), expected, rtol=1e-3, atol=1e-3)

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from workbench.engine.fx.pieces import Pieces
-from workbench.engine.fx.plain_regions import rebuilt
+from workbench.engine.fx.plain_regions import copied_graph, rebuilt
 
 _ATEN = torch.ops.aten
 _WRITES_ROWS = (_ATEN.index_put.default, _ATEN.index_put_.default)
@@ -34,7 +34,7 @@ def with_all_rows(program: torch.export.ExportedProgram) -> torch.export.Exporte
     """Return a program without choices of elements; the program itself if that is not possible."""
     if not any(_mask_of(node) for node in program.graph.nodes):
         return program
-    module = copy.deepcopy(program.graph_module)
+    module = copied_graph(program)
     nodes = list(module.graph.nodes)
     edit, dense = Pieces(module.graph), dict[fx.Node, tuple[fx.Node, fx.Node]]()
     for node in nodes:

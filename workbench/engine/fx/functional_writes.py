@@ -26,7 +26,7 @@ from workbench.engine.fx.aliases import (
     writes_seen_elsewhere,
 )
 from workbench.engine.fx.pieces import Entries, Pieces, filling, plain_number
-from workbench.engine.fx.plain_regions import graphs_of, rebuilt, with_plain_regions
+from workbench.engine.fx.plain_regions import copied_graph, graphs_of, rebuilt, with_plain_regions
 
 _ATEN = torch.ops.aten
 
@@ -82,7 +82,7 @@ def _with_copies(program: torch.export.ExportedProgram) -> torch.export.Exported
     """
     if not any(output_of(node) for part in graphs_of(program.graph_module) for node in part.graph.nodes):
         return program
-    module = copy.deepcopy(program.graph_module)
+    module = copied_graph(program)
     for part in graphs_of(module):
         edit = Pieces(part.graph)
         for node in [node for node in part.graph.nodes if output_of(node) is not None]:
@@ -164,7 +164,7 @@ def _writes_buffer(node: fx.Node, buffers: Any) -> bool:
 
 
 def _functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    module = copy.deepcopy(program.graph_module)
+    module = copied_graph(program)
     signature = copy.deepcopy(program.graph_signature)
     constants = {**program.state_dict, **program.constants}
     values = {

@@ -22,7 +22,7 @@ def with_plain_regions(program: torch.export.ExportedProgram) -> torch.export.Ex
     """Return a program whose operators stand in its own graph, whatever mode surrounds them."""
     if not any(_regions(part) for part in graphs_of(program.graph_module)):
         return program
-    module = copy.deepcopy(program.graph_module)
+    module = copied_graph(program)
     for part in graphs_of(module):
         while regions := _regions(part):
             _put_in_line(part, regions[0])
@@ -33,6 +33,20 @@ def with_plain_regions(program: torch.export.ExportedProgram) -> torch.export.Ex
 def graphs_of(module: fx.GraphModule) -> list[fx.GraphModule]:
     """Return a graph and those of its branches and loops."""
     return [part for part in module.modules() if isinstance(part, fx.GraphModule)]
+
+
+def copied_graph(program: torch.export.ExportedProgram) -> fx.GraphModule:
+    """Return a copy of a program's graph, with the names of inputs.
+
+    A copy of torch.fx has other names for inputs that are named as functions of Python are: ``input``
+    becomes ``input_1``, and the program's signature does not know it.
+    """
+    module = copy.deepcopy(program.graph_module)
+    inputs = (graph.find_nodes(op="placeholder") for graph in (module.graph, program.graph))
+    for own, given in zip(*inputs, strict=True):
+        own.name = own.target = given.name
+    module.recompile()
+    return module
 
 
 def rebuilt(

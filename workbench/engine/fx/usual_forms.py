@@ -19,7 +19,7 @@ from torch.fx.node import map_aggregate
 from torch.utils import _pytree
 
 from workbench.engine.fx.pieces import Pieces
-from workbench.engine.fx.plain_regions import graphs_of, rebuilt
+from workbench.engine.fx.plain_regions import copied_graph, graphs_of, rebuilt
 
 _ATEN = torch.ops.aten
 _OTHER_TYPES = (torch.float16, torch.bfloat16, torch.float64)
@@ -29,7 +29,7 @@ def with_float32(program: torch.export.ExportedProgram) -> torch.export.Exported
     """Return a program in which what depends on the inputs is computed in float32."""
     if not values_of_other_types(program):
         return program
-    module = copy.deepcopy(program.graph_module)
+    module = copied_graph(program)
     changed = set[str]()
     for part in graphs_of(module):
         changed |= _take_float32(part.graph, _dependent(program, part is module, part.graph))
@@ -53,7 +53,7 @@ def with_instance_norms(program: torch.export.ExportedProgram) -> torch.export.E
     graphs = [part.graph for part in graphs_of(program.graph_module)]
     if not any(map(_is_of_the_batch, (node for graph in graphs for node in graph.nodes))):
         return program
-    module = copy.deepcopy(program.graph_module)
+    module = copied_graph(program)
     for part in graphs_of(module):
         edit = Pieces(part.graph)
         for node in filter(_is_of_the_batch, list(part.graph.nodes)):

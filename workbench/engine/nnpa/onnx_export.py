@@ -22,6 +22,7 @@ from torch.export.graph_signature import ExportGraphSignature, OutputKind, Outpu
 from torch.utils import _pytree as pytree
 
 from workbench.engine.evaluation.measures import tensors_of
+from workbench.engine.fx.plain_regions import copied_graph
 from workbench.errors import Place, failure
 from workbench.targets.nnpa.products import Product
 
@@ -66,7 +67,7 @@ def giving(program: torch.export.ExportedProgram) -> torch.export.ExportedProgra
     whole = dataclasses.replace(first, signature=dataclasses.replace(first.signature, out_spec=flat))
     return torch.export.ExportedProgram(
         root=program.graph_module,
-        graph=copy.deepcopy(program.graph),
+        graph=copied_graph(program).graph,
         graph_signature=ExportGraphSignature(list(signature.input_specs), outputs),
         state_dict=program.state_dict,
         range_constraints=program.range_constraints,
