@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from workbench import system_limits
@@ -12,6 +13,7 @@ def main() -> int:
     """Prepare the process, then run one verb; return the exit code."""
     deleted = leave_deleted_folder()
     leave_current_folder()
+    gc.disable()
     try:
         from workbench import cli
         from workbench.cli import streams
@@ -23,6 +25,9 @@ def main() -> int:
         print(f"error: The program cannot start ({type(error).__name__}).\n  {remedy}", file=sys.stderr)
         return 1
 
+    # What was imported lives as long as the process: no collection looks at it, also not the last one.
+    gc.freeze()
+    gc.enable()
     streams.make_safe()
     if deleted:
         print("note: The current folder was deleted. Relative paths start at /.", file=sys.stderr)

@@ -20,6 +20,7 @@ import threading
 import time
 import warnings
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -368,7 +369,9 @@ def ending_of(status: int) -> str:
     return f"was ended by {name}{short}"
 
 
-def ready_of(wire: socket.socket, timeout_s: float, peer: socket.socket | None = None) -> tuple[bool, bool]:
+def ready_of(
+    wire: socket.socket | FileIO, timeout_s: float, peer: socket.socket | None = None
+) -> tuple[bool, bool]:
     """Wait for something to read, or for the other end of another connection to close.
 
     Args:

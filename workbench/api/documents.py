@@ -29,7 +29,7 @@ from workbench.toolchain_versions import AccelerationStatus
 class Document(BaseModel):
     """One JSON document. ``version`` changes when a key is renamed or removed."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     version: Literal[1]
 
@@ -48,7 +48,7 @@ class ErrorDocument(Document):
 class CycleCorrectionEntry(BaseModel):
     """A correction of Vela's estimate, and the cycles that it takes off."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     id: str
     title: str
@@ -75,7 +75,7 @@ class StageError(ErrorInfo):
 class StageEntry(BaseModel):
     """How one stage ended; the time is in seconds."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     id: str
     key: str
@@ -93,7 +93,7 @@ class FileEntry(Deliverable):
 class ProgramEntry(BaseModel):
     """The program, or the model for a compiler elsewhere."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     path: str
     bytes: int
@@ -103,7 +103,7 @@ class ProgramEntry(BaseModel):
 class PackageEntry(BaseModel):
     """The deliverables; ``withheld`` says that there are none, because the program differs."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     pte: ProgramEntry | None = None
     model: ProgramEntry | None = None
@@ -125,7 +125,7 @@ class FormEntry(FormComparison):
 class SourceEntry(BaseModel):
     """A line of the model's source, before and after; ``now`` is "" if the line is unknown."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     place: str
     now: str
@@ -139,7 +139,7 @@ class GainEntry(BaseModel):
     tensors.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     cpu_operators: int | None
     cycles: int | None
@@ -154,7 +154,7 @@ class ModuleEntry(BaseModel):
     ``sqnr_db`` and ``points`` of top-1 are changes of the outputs' quality; null if unknown.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     name: str
     cycles: int
@@ -170,7 +170,7 @@ class SuggestionEntry(BaseModel):
     ``in_project`` is whether it can be applied; else ``source`` are the lines to change.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     id: str
     kind: str
@@ -227,7 +227,7 @@ class FigureEntry(BaseModel):
     ``comparable`` is false for estimates of two releases of Vela, which have no change.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     name: str
     baseline: float | None
@@ -240,7 +240,7 @@ class FigureEntry(BaseModel):
 class ChangeEntry(BaseModel):
     """One difference; "" is an absent value."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     what: str
     before: str

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from tests.engine.in_process import CALIBRATED, allowed, project
-from workbench.engine.jobs.forked_stage import ForkedStage, can_fork_stages
+from workbench.engine.jobs.forked_stage import ForkedStage
 from workbench.engine.jobs.job import EngineJob
 from workbench.engine.runtime.context import LiveObjectCache
+from workbench.engine.runtime.forked import can_fork
 from workbench.engine.stages import evaluate
 from workbench.errors import Cancelled
 from workbench.project.model import Evaluation
@@ -28,7 +29,7 @@ def one_thread():
     """Engines compute with one thread; those of OpenMP do not survive a fork."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    if not can_fork_stages():
+    if not can_fork():
         pytest.skip("needs Linux and two cores")
     yield
     torch.set_num_threads(before)

@@ -61,7 +61,7 @@ def compare_exported(
     request = replace(loaded.example, runs=loaded.example.runs[:1])
     # Its outputs may still be split, which makes another program.
     module = cast("torch.fx.GraphModule", program.module(check_guards=False))
-    reference = _Reference([sample], request, [first], _step(precision))
+    reference = Reference([sample], request, [first], _step(precision))
     return _compare_exported(context, reference, program, module, list)
 
 
@@ -74,13 +74,13 @@ def compare_on_data(context: StageContext, samples: Samples) -> FormComparison:
     program: torch.export.ExportedProgram = context.live("export")
     joined = model_outputs(context).joined
     module = exported_module(context)
-    return _compare_exported(context, _reference(context, samples), program, module, joined)
+    return _compare_exported(context, reference_on(context, samples), program, module, joined)
 
 
 def compare_prepared(
-    context: StageContext, samples: Samples, prepared: torch.fx.GraphModule
+    context: StageContext, reference: Reference, prepared: torch.fx.GraphModule
 ) -> tuple[FormComparison, ...]:
-    """Return the comparisons of exported and prepared program with the model, on first samples.
+    """Return the comparisons of exported and prepared program with what the model returned.
 
     The prepared program is not compared where the project changes its weights.
 
@@ -88,7 +88,6 @@ def compare_prepared(
         WorkbenchError: one of them differs.
     """
     program: torch.export.ExportedProgram = context.live("export")
-    reference = _reference(context, samples)
     joined = model_outputs(context).joined
     module = exported_module(context)
     exported = _compare_exported(context, reference, program, module, joined)
@@ -108,7 +107,7 @@ def compare_prepared(
 
 
 @dataclass(frozen=True)
-class _Reference:
+class Reference:
     """Samples with what the model returned for them, and the relative step of its floats."""
 
     samples: list[Sample]
@@ -117,14 +116,19 @@ class _Reference:
     step: float
 
 
-def _reference(context: StageContext, samples: Samples) -> _Reference:
+def reference_on(context: StageContext, samples: Samples) -> Reference:
+    """Return the first samples with what the model returns for them, as its code returned it.
+
+    Raises:
+        WorkbenchError: the model fails on one of them, or its process ended.
+    """
     loaded: LoadedModel = context.live("import_model")
     listed = list(itertools.islice(samples, SAMPLES))
     request = Request(tuple(_runs(listed, continues=_keeps_state(context, listed))))
     outputs = loaded.eager.answer(request, context.check_cancelled).outputs
     kept = [given[: len(given) - sample.carried] for sample, given in zip(listed, outputs, strict=True)]
     step = _step(context.result("export", ExportResult).precision)
-    return _Reference(listed, request, kept, step)
+    return Reference(listed, request, kept, step)
 
 
 def _step(precision: str) -> float:
@@ -150,7 +154,7 @@ def _runs(samples: Sequence[Sample], *, continues: bool) -> Iterable[tuple[Step,
 
 def _compare_exported(
     context: StageContext,
-    reference: _Reference,
+    reference: Reference,
     program: torch.export.ExportedProgram,
     module: torch.fx.GraphModule,
     joined: Callable[[Outputs], Outputs],
@@ -187,7 +191,7 @@ def copied(sample: Sample) -> Sample:
 
 
 def _problem(
-    context: StageContext, reference: _Reference, comparison: Comparison, outputs: Sequence[Outputs]
+    context: StageContext, reference: Reference, comparison: Comparison, outputs: Sequence[Outputs]
 ) -> str:
     """Return how the outputs of a form differ from the model's; "" if they agree."""
     pairs = list(zip(reference.outputs, outputs, strict=True))
@@ -220,7 +224,7 @@ def _refuse_random(first: Outputs, again: Outputs) -> None:
 
 
 def _exported_differs(
-    context: StageContext, reference: _Reference, module: torch.fx.GraphModule, problem: str
+    context: StageContext, reference: Reference, module: torch.fx.GraphModule, problem: str
 ) -> WorkbenchError:
     loaded = context.live("import_model")
     sample = reference.samples[0]
@@ -246,7 +250,7 @@ _PACKING = (
 
 
 def _first_in_prepared(
-    reference: _Reference, module: torch.fx.GraphModule, prepared: torch.fx.GraphModule
+    reference: Reference, module: torch.fx.GraphModule, prepared: torch.fx.GraphModule
 ) -> torch.fx.Node | None:
     """Return the first operation of the prepared program with another value than before."""
     for sample in reference.samples:

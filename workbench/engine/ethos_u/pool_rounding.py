@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ATEN, _GRIDS = torch.ops.aten, torch.ops.quantized_decomposed
+# Padding, ceil_mode, count_include_pad and divisor_override of ``avg_pool2d``.
+_DEFAULTS: tuple[Any, ...] = ((0, 0), False, True, None)
 # Means of integers over n values lie 1 / n apart; a half is moved by less than that.
 _SHARE_OF_DISTANCE = 4
 
@@ -28,9 +30,9 @@ def halves_away_from_zero(
     """Let the average pools that run on the NPU round as it does while the block runs.
 
     Pools that stay on the CPU, as those of a batch on U55 and U65, round as torch. Only pools
-    between equal grids: their means are then of the integers themselves. Copies that
-    are made of the module meanwhile keep rounding so. The block gets whether any pool does: without
-    one, the module computes what it does outside.
+    between equal grids: their means are then of the integers themselves. Means of an odd number of
+    integers are never halves. Copies that are made of the module meanwhile keep rounding so. The
+    block gets whether any pool does: without one, the module computes what it does outside.
 
     Source: TOSA 1.0 ``AVG_POOL2D`` multiplies the sum with a number just above 1 / n
     (``reciprocal_scale``), adds one half and rounds down (``apply_scale_32``).
@@ -75,7 +77,7 @@ def _sizes(node: torch.fx.Node) -> tuple[Any, ...]:
 
 def _step_of(node: torch.fx.Node) -> float:
     """Return the step of an average pool between two equal grids; 0 for other nodes."""
-    if node.target is not _ATEN.avg_pool2d.default or node.kwargs:
+    if node.target is not _ATEN.avg_pool2d.default or node.kwargs or _is_of_odd_number(node):
         return 0.0
     before: Any = node.args[0]
     grids = {tuple(reader.args[1:6]) for reader in node.users if _quantizes(reader)}
@@ -83,6 +85,17 @@ def _step_of(node: torch.fx.Node) -> float:
     if not is_between or grids != {tuple(before.args[1:6])}:
         return 0.0
     return float(before.args[1])
+
+
+def _is_of_odd_number(node: torch.fx.Node) -> bool:
+    """Return whether each mean of a pool is of the same, odd number of elements.
+
+    The arguments of ``avg_pool2d``: input, size, stride, padding, ceil_mode, count_include_pad,
+    divisor_override. A padded pool may count less at the borders.
+    """
+    settings: tuple[Any, ...] = node.args[3:]
+    padding, by_ceiling, _, divisor = settings + _DEFAULTS[len(settings) :]
+    return math.prod(_size_of(node)) % 2 == 1 and not (by_ceiling or divisor or any(padding))
 
 
 def _quantizes(node: torch.fx.Node) -> bool:

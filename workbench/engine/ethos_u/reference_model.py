@@ -43,6 +43,7 @@ from workbench.results import AgainstFloat, ExportResult, IntegerQuality, Output
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from concurrent.futures import Future
 
     from workbench.engine.data import Sample, Samples
     from workbench.engine.runtime.context import StageContext
@@ -86,6 +87,23 @@ def verify(context: StageContext) -> VerifyResult:
                 "warning",
             )
             return _Verification(context, process, differs=str(error), rounds_pools=rounds).result()
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Samples that are computed together.
+
+    Attributes:
+        rows: The samples, each with whether it is an evaluation sample.
+        inputs: Of each, in the types of the program.
+        first: The number of the first.
+        executing: What the whole compiled program gives for them.
+    """
+
+    rows: list[tuple[Sample, bool]]
+    inputs: list[Tensors]
+    first: int
+    executing: Future[ExecutedCalls]
 
 
 class _Verification:
@@ -134,7 +152,7 @@ class _Verification:
         wanted = context.project.verification.samples
         self._program.expose((pair.delegate, pair.name) for pair in self._inside.pairs)
         with self._pool, torch.no_grad(), stepping(self._converted) as steps:
-            for batch in self._batches():
+            for batch in self._started():
                 number = len(self._integers)
                 context.progress(number, wanted, f"sample {number + 1}")
                 self._add(batch, steps)
@@ -161,17 +179,36 @@ class _Verification:
             if not self._remembers and not batch[0][0].carried:
                 size = TENSOR_SAMPLES - done if done < TENSOR_SAMPLES else SAMPLES_AT_ONCE
 
-    def _add(self, batch: Sequence[tuple[Sample, bool]], steps: Steps) -> None:
-        first, samples = len(self._integers), [sample for sample, _ in batch]
+    def _started(self) -> Iterator[_Batch]:
+        """Yield the batches, each when the compiled program is being executed for it and the next one.
+
+        With state, the inputs of a sample follow from what the one before gave.
+        """
+        first, before = 0, None
+        for rows in self._batches():
+            inputs = [self._integer.inputs_of(sample) for sample, _ in rows]
+            samples = [sample for sample, _ in rows]
+            executing = self._pool.submit(self._execute, samples, inputs, first)
+            batch = _Batch(rows, inputs, first, executing)
+            first += len(rows)
+            if self._remembers or samples[0].carried:
+                yield batch
+                continue
+            if before is not None:
+                yield before
+            before = batch
+        if before is not None:
+            yield before
+
+    def _add(self, batch: _Batch, steps: Steps) -> None:
+        first, samples = batch.first, [sample for sample, _ in batch.rows]
         self._tosa.begin(first)
-        given = [self._integer.inputs_of(sample) for sample in samples]
-        executing = self._pool.submit(self._execute, samples, given, first)
-        integers = self._integer.together(samples, given)
-        for at, (sample, counts) in enumerate(batch):
+        integers = self._integer.together(samples, batch.inputs)
+        for at, (sample, counts) in enumerate(batch.rows):
             self._compare_models(at, sample, integers[at], steps, counts=counts)
-        for call, at in self._compiled.compare(self._program.calls, first, executing.result()):
+        for call, at in self._compiled.compare(self._program.calls, first, batch.executing.result()):
             self._tosa.settle(call, at)
-        self._compare_whole(first, samples[0].carried)
+        self._compare_whole(batch)
 
     def _execute(self, samples: Sequence[Sample], inputs: Sequence[Tensors], first: int) -> ExecutedCalls:
         """Execute the whole compiled program; one with state for the first sample only."""
@@ -211,15 +248,14 @@ class _Verification:
             self._tosa.settled(at)
             self._confirmed = max(self._confirmed, most)
 
-    def _compare_whole(self, first: int, carried: int) -> None:
+    def _compare_whole(self, batch: _Batch) -> None:
         """Compare what the whole compiled program gave with the integer program.
 
-        Args:
-            first: The first sample.
-            carried: How many of the last outputs are inputs of the next step, and not compared.
+        The last outputs of a sample that are inputs of the next step are not compared.
         """
-        executed = self._whole.outputs
-        for at, values in enumerate(executed.outputs[first:], first):
+        executed, carried = self._whole.outputs, batch.rows[0][0].carried
+        end = batch.first + len(batch.rows)
+        for at, values in enumerate(executed.outputs[batch.first : end], batch.first):
             expected = self._integers[at]
             reals = self._tally.reals(values[: len(values) - carried])
             if len(reals) != len(expected):

@@ -1,22 +1,20 @@
 """A stage in a forked copy of the engine, beside the stages that do not need its result.
 
-The copy has all live objects of the engine, and shares their memory until one of both writes to
-it. It writes the stage's result to the cache, and its events to a pipe that this engine forwards.
+The copy writes the stage's result to the cache, and its events to a pipe that this engine forwards.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
-import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from workbench.engine.runtime.forked import forked
 from workbench.errors import Cancelled
-from workbench.operating_system import CAN_FORK, end_with_parent, fork, kill_forked, status_of, usable_cores
+from workbench.operating_system import kill_forked, status_of
 from workbench.protocol import (
     MAX_EVENT_BYTES,
     Event,
@@ -39,20 +37,6 @@ _WAIT_S = 0.1
 _GRACE_S = 1.0
 
 
-def can_fork_stages() -> bool:
-    """Return whether a stage may run beside others here.
-
-    It needs a second core, and the death signal of Linux, with which the copy ends when the engine
-    is killed. The signal is that of the main thread's end, so only the main thread forks. A
-    process in which OpenMP runs on several threads must not be forked.
-    """
-    if not CAN_FORK or threading.current_thread() is not threading.main_thread():
-        return False
-    import torch
-
-    return usable_cores() > 1 and torch.get_num_threads() == 1
-
-
 class ForkedStage:
     """A stage that runs in a copy of this process.
 
@@ -64,14 +48,21 @@ class ForkedStage:
     def __init__(self, work: Work, send: Send) -> None:
         self._send = send
         self._ending: Event | None = None
-        sys.stdout.flush()
-        sys.stderr.flush()
-        reading, writing = os.pipe()
-        engine = os.getpid()
-        self._pid = fork()
-        if not self._pid:
-            _run(work, writing, engine)
-        os.close(writing)
+
+        def run(writing: int) -> None:
+            cancelled = threading.Event()
+            signal.signal(signal.SIGTERM, lambda *_: cancelled.set())
+            lock = threading.Lock()
+
+            def send_line(event: Event) -> None:
+                line = encode_event(event)
+                with lock:
+                    while line:
+                        line = line[os.write(writing, line) :]
+
+            work(send_line, cancelled)
+
+        self._pid, reading = forked(run)
         self._thread = threading.Thread(
             target=self._forward, args=(reading,), name="forked stage", daemon=True
         )
@@ -121,30 +112,3 @@ class ForkedStage:
                     break
                 time.sleep(_WAIT_S / 10)
         self._thread.join()
-
-
-def _run(work: Work, writing: int, engine: int) -> None:
-    """Run the stage in the copy and end it."""
-    code = 1
-    try:
-        cancelled = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: cancelled.set())
-        # Where memory is short, the kernel ends the copy: the engine then runs the stage itself.
-        end_with_parent()
-        if os.getppid() == engine:
-            lock = threading.Lock()
-
-            def send(event: Event) -> None:
-                line = encode_event(event)
-                with lock:
-                    while line:
-                        line = line[os.write(writing, line) :]
-
-            work(send, cancelled)
-            code = 0
-    except Exception:  # noqa: BLE001 - the copy must not go on as a second engine
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)

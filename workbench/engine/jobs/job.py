@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from workbench import interpreter, system_limits
-from workbench.engine.jobs.forked_stage import ForkedStage, can_fork_stages
+from workbench.engine.jobs.forked_stage import ForkedStage
 from workbench.engine.runtime.accelerated import acceleration
 from workbench.engine.runtime.context import LiveObjectCache, StageContext
+from workbench.engine.runtime.forked import can_fork
 from workbench.engine.runtime.memory_check import check_memory, described
 from workbench.engine.studies.study import run_study
 from workbench.engine.user_code import code_import
@@ -166,7 +167,7 @@ class EngineJob:
             stage.state not in {"blocked", "unavailable"} and not self._cache.has(stage.key)
             for stage in stages
         )
-        return computed and self.command.accelerate and can_fork_stages()
+        return computed and self.command.accelerate and can_fork()
 
     def _fork(self, stage: PlannedStage) -> None:
         def work(send: Callable[[Event], None], cancelled: threading.Event) -> None:

@@ -66,6 +66,14 @@ def import_toolchain() -> None:
     run_with_big_stack(_import_all)
 
 
+def import_quickly(name: str) -> ModuleType:
+    """Return a module that registers operators when it is imported."""
+    if name in sys.modules or not status().active:
+        return importlib.import_module(name)
+    with plain_sources():
+        return importlib.import_module(name)
+
+
 def _import_all() -> None:
     _keep_torch_private()
     with collector_off(), _parsed_edge_table():

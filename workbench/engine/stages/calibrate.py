@@ -13,12 +13,13 @@ from workbench.engine.calibration.observer_threads import ObserverThreads, can_o
 from workbench.engine.calibration.runs import Calibration, searching_ranges
 from workbench.engine.calibration.sample_extrema import SampleExtrema
 from workbench.engine.data.evaluation import calibration_samples, is_repeatable
-from workbench.engine.equivalence.forms import compare_prepared
+from workbench.engine.equivalence.forms import compare_prepared, reference_on
 from workbench.engine.evaluation.stateful_execution import stepping
 from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import with_origins
 from workbench.engine.quantization import ranges
 from workbench.engine.runtime.accelerated import accelerated
+from workbench.engine.runtime.forked import Beside
 from workbench.errors import Place, failure
 from workbench.results import (
     ARRAYS_FILE,
@@ -32,6 +33,7 @@ from workbench.results import (
 if TYPE_CHECKING:
     from workbench.engine.data import Samples
     from workbench.engine.runtime.context import StageContext
+    from workbench.results import FormComparison
 
 _STATE = "state/"
 _NOT_REPEATABLE = (
@@ -47,20 +49,20 @@ def run(context: StageContext) -> None:
     with accelerated(context.accelerate):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
-    with torch.inference_mode():
-        compared = compare_prepared(context, samples, prepared.module)
-    extrema = SampleExtrema(ranges.activations(calibrated.module))
-    calibration = Calibration(context, calibrated.module, extrema)
-    warnings = list[str]()
-    if calibration.is_answered:
-        context.log("No samples needed: the statistics of all tensors are cached.")
-    else:
-        _feed(context, calibration, samples)
-        if not is_repeatable(samples):
-            warnings.append(_NOT_REPEATABLE)
-    _observe_constants(calibrated.module)
-    with searching_ranges(context):
-        rows, arrays = ranges.collect(calibrated.module, extrema)
+    reference = reference_on(context, samples)
+
+    def compare() -> tuple[FormComparison, ...]:
+        with torch.inference_mode():
+            return compare_prepared(context, reference, prepared.module)
+
+    with Beside(compare, context.check_cancelled) as comparing:
+        extrema = SampleExtrema(ranges.activations(calibrated.module))
+        calibration = Calibration(context, calibrated.module, extrema)
+        warnings = _observe(context, calibration, samples)
+        _observe_constants(calibrated.module)
+        with searching_ranges(context):
+            rows, arrays = ranges.collect(calibrated.module, extrema)
+        compared = comparing.result()
     carried = next((sample.carried for sample in samples), 0)
     result = CalibrateResult(
         samples=len(extrema.samples),
@@ -78,6 +80,15 @@ def run(context: StageContext) -> None:
     if not context.project.calibration:
         context.log("Calibrated on the example input only: ranges are not meaningful.", "warning")
     context.keep(calibrated)
+
+
+def _observe(context: StageContext, calibration: Calibration, samples: Samples) -> list[str]:
+    """Run the samples whose statistics are not known; return warnings."""
+    if calibration.is_answered:
+        context.log("No samples needed: the statistics of all tensors are cached.")
+        return []
+    _feed(context, calibration, samples)
+    return [] if is_repeatable(samples) else [_NOT_REPEATABLE]
 
 
 def _improved(context: StageContext, observed: set[str]) -> dict[str, tuple[float, float]]:

@@ -27,6 +27,7 @@ from workbench.engine.fx.snapshot import snapshot
 from workbench.engine.fx.usual_forms import values_of_other_types, with_float32, with_instance_norms
 from workbench.engine.loading.forms import refuse_ends, refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
+from workbench.engine.runtime.forked import Beside
 from workbench.engine.runtime.memory_check import check_memory
 from workbench.engine.user_code import line_in_user_code, line_of_definition
 from workbench.errors import Place, WorkbenchError, failure
@@ -74,28 +75,28 @@ def run(context: StageContext) -> None:
     unnamed = name_modules(program, loaded.module)
     if loaded.module is not None:
         name_sources(program, loaded.module, context.project.model.spec)
-    graph = snapshot(program, LEVEL, loaded.module)
-    graph.save(context.out / GRAPH_FILE)
-    programs.save(program, context.out)
-    inputs = _named_inputs(program, context.result("import_model", ImportResult))
-    result = ExportResult(
-        nodes=len(graph.nodes),
-        inputs=inputs,
-        outputs=tuple(_outputs(program)),
-        model_outputs=returned,
-        structure=structure,
-        branches=tuple(n.name for n in program.graph.nodes if programs.is_control_flow(n)),
-        state=tuple(sorted(program.graph_signature.buffers_to_mutate.values())),
-        layers=tuple(_layers(program)),
-        compared=(compared,),
-        memory=memory,
-        precision=precision,
-        warnings=(
-            *(_LEFT_OUT.format(position) for position in left_out),
-            *computed,
-            *(_UNNAMED.format(name) for name in _branches(program, unnamed)),
-        ),
-    )
+    with Beside(lambda: programs.save(program, context.out), context.check_cancelled) as saving:
+        graph = snapshot(program, LEVEL, loaded.module)
+        graph.save(context.out / GRAPH_FILE)
+        result = ExportResult(
+            nodes=len(graph.nodes),
+            inputs=_named_inputs(program, context.result("import_model", ImportResult)),
+            outputs=tuple(_outputs(program)),
+            model_outputs=returned,
+            structure=structure,
+            branches=tuple(n.name for n in program.graph.nodes if programs.is_control_flow(n)),
+            state=tuple(sorted(program.graph_signature.buffers_to_mutate.values())),
+            layers=tuple(_layers(program)),
+            compared=(compared,),
+            memory=memory,
+            precision=precision,
+            warnings=(
+                *(_LEFT_OUT.format(position) for position in left_out),
+                *computed,
+                *(_UNNAMED.format(name) for name in _branches(program, unnamed)),
+            ),
+        )
+        saving.result()
     save_result(result, context.out)
     context.keep(program)
 

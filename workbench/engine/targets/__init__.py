@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from workbench.engine.quantization.per_tensor_switches import QuantizingToolchain
+from workbench.engine.runtime.imports import import_quickly
 from workbench.targets import target_of
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def device_of(context: StageContext) -> DeviceToolchain:
 
 
 def _module_of(context: StageContext) -> Any:
-    return importlib.import_module(target_of(context.project.target.id).toolchain)
+    return import_quickly(target_of(context.project.target.id).toolchain)
 
 
 def known_differences(context: StageContext, converted: torch.fx.GraphModule) -> list[str]:
