@@ -51,12 +51,15 @@ def halves_away_from_zero(
         for node in converted.graph.nodes
         if (step := _step_of(node)) and _sizes(node) not in on_cpu
     }
+    if not pools:
+        yield False
+        return
     try:
         for node, step in pools.items():
             node.target = pool_with_offset
             node.kwargs = {"offset": step / _SHARE_OF_DISTANCE / math.prod(_size_of(node))}
         converted.recompile()
-        yield bool(pools)
+        yield True
     finally:
         for node in pools:
             node.target, node.kwargs = _ATEN.avg_pool2d.default, {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -244,11 +245,11 @@ def _samples(
 
     The last is whether there is one sample only, because the program has state.
     """
-    module = quantized_module(context)
+    module = cache(lambda: quantized_module(context))
     outputs, runtime = [], []
     wanted, samples = context.project.verification.samples, evaluation_samples(context)
     once = False
-    with torch.no_grad(), stepping(module) as steps:
+    with torch.no_grad(), stepping(converted) as steps:
         if steps.remembers or samples.spell is not None:
             context.log("Only one step is simulated: a restarted simulator has no state.")
             wanted, once = 1, True
@@ -257,7 +258,7 @@ def _samples(
         for number, (sample, _) in enumerate(chosen):
             context.check_cancelled()
             is_known = number < len(known)
-            outputs.append(known[number] if is_known else tensors_of(module(*sample.inputs)))
+            outputs.append(known[number] if is_known else tensors_of(module()(*sample.inputs)))
             given, expected = runtime_values(converted, sample.inputs, outputs[-1], integer_io)
             runtime.append((list(given), list(expected)))
     return outputs, runtime, once
