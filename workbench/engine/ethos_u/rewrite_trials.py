@@ -7,6 +7,7 @@ them: alone where it reads an input of the program, behind a small layer elsewhe
 
 from __future__ import annotations
 
+import copy
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -77,7 +78,9 @@ def _slower_layers(
 ) -> tuple[str, ...]:
     """Return the layers of a float graph that take more cycles as a rewrite would write them."""
     slower, family = list[str](), family_of(opened.project.target.id).name
-    for layer in list(quantized_calls(module, quantizer, *_TRIED.get(rewrite, ()))):
+    layers = list(quantized_calls(module, quantizer, *_TRIED.get(rewrite, ())))
+    names = _rewritten_names(module, quantizer, rewrite) if layers else set()
+    for layer in (layer for layer in layers if written_name(layer) in names):
         # Every run decides alike, and other random numbers stay what they were.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -92,6 +95,12 @@ def _slower_layers(
             if after >= part * before and _is_slower(opened, written, changed):
                 slower.append(written_name(layer))
     return tuple(slower)
+
+
+def _rewritten_names(module: fx.GraphModule, quantizer: ReportingQuantizer, rewrite: str) -> set[str]:
+    """Return the names of the layers that a rewrite would write; the graph stays as it is."""
+    copied = fx.GraphModule(module, copy.deepcopy(module.graph))
+    return set(quantizer.rewrites[rewrite](copied, quantizer))
 
 
 def _alone(module: fx.GraphModule, layer: fx.Node) -> fx.GraphModule:
