@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize
 from PySide6.QtGui import QPainter, QPaintEvent, Qt, QTextBlockFormat, QTextCursor, QTextFormat
-from PySide6.QtWidgets import QFrame, QLabel, QScrollArea
+from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QSizePolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from PySide6.QtGui import QTextBlock, QTextDocument
     from PySide6.QtWidgets import QWidget
 
@@ -41,6 +43,35 @@ class ElidedLabel(Label):
         painter.setPen(colour)
         painter.drawText(self.contentsRect(), self.alignment(), text)
         painter.end()
+
+
+_CELL = '<td style="padding: 0 {gap}px 1px 0;{colour}">{text}</td>'
+_AFTER_NAME_PX, _AFTER_VALUE_PX = 10, 22
+
+
+class FactsTable(Label):
+    """A table of named values, two in a line: names in a muted colour. Its text can be copied."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.RichText)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def render_facts(self, facts: Sequence[tuple[str, str]], muted: str) -> None:
+        """Show facts in order; ``muted`` is the colour ``#rrggbb`` of the names."""
+        cells = [
+            _CELL.format(gap=_AFTER_NAME_PX, colour=f" color: {muted};", text=_unbroken(name))
+            + _CELL.format(gap=_AFTER_VALUE_PX, colour="", text=_unbroken(value))
+            for name, value in facts
+        ]
+        rows = "".join(f"<tr>{''.join(cells[at : at + 2])}</tr>" for at in range(0, len(cells), 2))
+        self.setText(f"<table cellspacing=0 cellpadding=0>{rows}</table>")
+        self.setAccessibleName(", ".join(f"{name} {value}" for name, value in facts))
+
+
+def _unbroken(text: str) -> str:
+    return escape(text).replace(" ", "&nbsp;")
 
 
 def scrolled(label: Label, parent: QWidget) -> QScrollArea:
