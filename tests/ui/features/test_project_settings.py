@@ -215,7 +215,11 @@ def test_that_a_section_shows_its_settings_alone_and_a_search_those_of_all_secti
     assert shown() == {"training_function", "trained_weights"}
     qtbot.keyClicks(sections.search, "labels")
     assert shown() == {"calibration.labels", "evaluation.data.labels"}
-    sections.search.clear()
+    # A click leads out of a search, also to the section that was shown before.
+    assert not sections.list.selectedItems()
+    sections.list.itemClicked.emit(sections.list.currentItem())
+    assert shown() == {"training_function", "trained_weights"}
+    assert [item.text() for item in sections.list.selectedItems()] == ["Training"]
     qtbot.keyClicks(sections.search, "memory mode")
     assert shown() == set()
     assert dialog.target.isVisible()

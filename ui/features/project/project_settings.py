@@ -80,6 +80,7 @@ _WHEN_EMPTY = {
     "evaluation.data.tokens.tokenizer": "bytes",
 }
 _MOST_PROBLEMS = 4
+_PATHS_HINT = "Relative paths begin at the folder of the project, {}"
 _ON, _OFF = "on", "off"
 # The last section, and the words by which a search finds it.
 _TARGET = "Target"
@@ -287,8 +288,14 @@ class ProjectSettingsDialog(QDialog):
         self.buttons.rejected.connect(self.reject)
         self.sections = SettingSections(self)
         values = settings.values(self._opened.project)
-        for title, rows in SECTIONS:
-            self.sections.add(title).addLayout(self._form(title, rows, values))
+        for number, (title, rows) in enumerate(SECTIONS):
+            page = self.sections.add(title)
+            page.addLayout(self._form(title, rows, values))
+            if not number:
+                hint = Label(_PATHS_HINT.format(self._opened.folder), self.sections)
+                hint.setObjectName("Hint")
+                hint.setWordWrap(True)
+                page.addWidget(hint)
         column = self.sections.add(_TARGET)
         column.addLayout(self._target_form())
         column.addWidget(self.target)

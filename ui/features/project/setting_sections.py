@@ -52,6 +52,8 @@ class SettingSections(QWidget):
         self.list.setObjectName("Sections")
         self.list.setAccessibleName("Sections")
         self.list.currentRowChanged.connect(self._on_row_changed)
+        # The section that was shown before a search, too.
+        self.list.itemClicked.connect(lambda _item: self.search.clear())
         self.nothing = Label(_NO_MATCH, self)
         self.nothing.setObjectName("Hint")
         self.nothing.setWordWrap(True)
@@ -133,6 +135,8 @@ class SettingSections(QWidget):
         words = self.search.text().casefold().split()
         item = self.list.currentItem()
         chosen = item.data(Qt.ItemDataRole.UserRole) if item is not None else ""
+        if item is not None:
+            item.setSelected(not words)
         seen = set()
         for key, row in self._rows.items():
             is_fitting = all(word in row.words for word in words)
