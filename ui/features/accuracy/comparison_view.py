@@ -82,7 +82,7 @@ NO_BOUND = "none"
 AGAINST_QUANTIZED = "NPU output against the quantized model"
 NO_TENSORS = "No tensor of the compiled program exists in the quantized model."
 # Plots may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
-LOWEST_BARS_PX = 68
+LOWEST_BARS_PX = 92
 # Page of the checks.
 _CHECKS = 3
 EXPORTED_FILE = "Exported file vs. float model"
