@@ -46,7 +46,7 @@ class ElidedLabel(Label):
 
 
 _CELL = '<td style="padding: 0 {gap}px 1px 0;{colour}">{text}</td>'
-_AFTER_NAME_PX, _AFTER_VALUE_PX = 10, 22
+_AFTER_NAME_PX, _AFTER_VALUE_PX = 10, 18
 
 
 class FactsTable(Label):

@@ -86,7 +86,7 @@ def facts_of(row: RangeRow) -> list[tuple[str, str]]:
     if row.is_known and row.grid is not None:
         channels = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
         facts += [
-            ("99.8 % of values", f"{figure(tensor.p_low)} to {figure(tensor.p_high)}"),
+            ("99.8 %", f"{figure(tensor.p_low)} to {figure(tensor.p_high)}"),
             ("Quantized range", f"{figure(row.grid[0])} to {figure(row.grid[1])}"),
             ("Step", f"{figure(row.step)}{channels}"),
         ]
