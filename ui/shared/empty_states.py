@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.labels import Label, literal
 from ui.shared.setting_names import in_window
+from ui.state.jobs import duration
 from ui.state.session import Session, StageView
 from workbench.errors import ErrorInfo, Place
 from workbench.ids import StageId
@@ -336,9 +337,10 @@ class StudyNote(QWidget):
 
 
 def job_text(job: Job) -> str:
-    """Return what a job does now, how far it is, and its message."""
+    """Return what a job does now, how far it is, its message, and how long it will take."""
     share = f" {100 * job.progress:.0f} %" if job.progress is not None else ""
-    return f"{job.stage_title or 'Preparing'}\u2026{share} {job.message}".strip()
+    rest = f" \u00b7 about {duration(job.remaining_s)} left" if job.remaining_s is not None else ""
+    return f"{job.stage_title or 'Preparing'}\u2026{share} {job.message}".strip() + rest
 
 
 def mark(label: Label, *, is_bad: bool) -> None:

@@ -215,6 +215,14 @@ def test_that_a_section_shows_its_settings_alone_and_a_search_those_of_all_secti
     assert shown() == {"training_function", "trained_weights"}
     qtbot.keyClicks(sections.search, "labels")
     assert shown() == {"calibration.labels", "evaluation.data.labels"}
+    # Enter leads to the first of them, and closes no dialog; Esc ends the search.
+    qtbot.keyClick(sections.search, Qt.Key.Key_Return)
+    assert dialog.isVisible()
+    qtbot.waitUntil(lambda: dialog.focusWidget() is dialog.fields["calibration.labels"].focusProxy())
+    qtbot.keyClick(sections.search, Qt.Key.Key_Escape)
+    assert dialog.isVisible()
+    assert sections.search.text() == ""
+    qtbot.keyClicks(sections.search, "labels")
     # A click leads out of a search, also to the section that was shown before.
     assert not sections.list.selectedItems()
     sections.list.itemClicked.emit(sections.list.currentItem())

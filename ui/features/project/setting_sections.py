@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QFormLayout,
     QHBoxLayout,
@@ -48,6 +49,7 @@ class SettingSections(QWidget):
         self.search.setAccessibleName("Search settings")
         self.search.setClearButtonEnabled(True)
         self.search.textChanged.connect(self._show)
+        self.search.installEventFilter(self)
         self.list = QListWidget(self)
         self.list.setObjectName("Sections")
         self.list.setAccessibleName("Sections")
@@ -123,7 +125,23 @@ class SettingSections(QWidget):
         section = self._rows[key].section if key in self._rows else key
         self.search.clear()
         self.list.setCurrentRow(list(self._pages).index(section))
-        self._area.ensureWidgetVisible(field, 20, 160)
+        # The layout of another section comes first.
+        QTimer.singleShot(0, self, lambda: self._area.ensureWidgetVisible(field, 20, 160))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Let Enter in the search lead to the first setting, and Esc end the search, not the dialog."""
+        if not isinstance(event, QKeyEvent) or event.type() != QEvent.Type.KeyPress:
+            return super().eventFilter(watched, event)
+        key = event.key()
+        if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            first = next((row.field for row in self._rows.values() if row.field.isVisible()), None)
+            if first is not None:
+                first.setFocus(Qt.FocusReason.TabFocusReason)
+            return True
+        if key == Qt.Key.Key_Escape and self.search.text():
+            self.search.clear()
+            return True
+        return super().eventFilter(watched, event)
 
     def _on_row_changed(self, _row: int) -> None:
         self.search.clear()
