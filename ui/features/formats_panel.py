@@ -44,6 +44,7 @@ from workbench.targets.formats.values import Prediction, predict
 
 NOTHING = "Calibrate to evaluate number formats on observed values."
 NO_TENSOR = "No quantized tensors. Assign a precision first."
+NO_HISTOGRAM = "No observed values to predict from."
 # Least width of the panel with the form beside the histogram, and width of the form there.
 _WIDE_PX, _FORM_PX = 560, 350
 # Room for the scroll bar of the form.
@@ -90,7 +91,7 @@ class FormatsPanel(Panel):
         self.form.changed.connect(self._on_changed)
         self.form.save_asked.connect(self._on_save_asked)
         self.presets = FigureTableModel(PRESET_COLUMNS, lambda r: r.title, self)
-        self.preset_table = FigureView("Presets on this tensor", self.presets, self)
+        self.preset_table = FigureView("Presets on this tensor", self.presets, self, empty=NO_HISTOGRAM)
         self.preset_table.setToolTip("Choose a preset to show it in the form.")
         self.preset_table.rows_chosen.connect(self._on_preset_chosen)
         self._later = QTimer(self, interval=_REST_MS, singleShot=True)

@@ -87,13 +87,13 @@ def facts_of(row: RangeRow) -> list[tuple[str, str]]:
         channels = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
         facts += [
             ("99.8 %", f"{figure(tensor.p_low)} to {figure(tensor.p_high)}"),
-            ("Quantized range", f"{figure(row.grid[0])} to {figure(row.grid[1])}"),
+            ("Quantized", f"{figure(row.grid[0])} to {figure(row.grid[1])}"),
             ("Step", f"{figure(row.step)}{channels}"),
         ]
     if row.clipped is not None:
         facts.append(("Clipped", percent(row.clipped)))
     if row.sqnr_db is not None:
-        facts.append(("SQNR, measured", decibel(row.sqnr_db)))
+        facts.append(("SQNR", f"{decibel(row.sqnr_db)}, measured"))
     return facts
 
 
