@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QComboBox,
@@ -25,6 +27,7 @@ from ui.shared.panel import Panel
 from ui.shared.range_rows import Arrays, RangeRow, range_rows, read_histograms
 from ui.shared.range_series import tensor_of
 from ui.shared.result_panel import chosen_nodes
+from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.tensor_range_plot import HistogramChart
 from ui.shared.theme import Theme
 from ui.state.assigner import refusal
@@ -32,7 +35,8 @@ from ui.state.selection import Selected
 from workbench.analysis.ranges import histogram_of
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
-from workbench.project.configs import FormatConfig
+from workbench.project.configs import PRESETS, FormatConfig
+from workbench.project.model import Project
 from workbench.results import CalibrateResult
 from workbench.targets.formats.parameters import Role
 from workbench.targets.formats.schemes import bits_of
@@ -40,13 +44,34 @@ from workbench.targets.formats.values import Prediction, predict
 
 NOTHING = "Calibrate to evaluate number formats on observed values."
 NO_TENSOR = "No quantized tensors. Assign a precision first."
+NO_HISTOGRAM = "No observed values to predict from."
 # Least width of the panel with the form beside the histogram, and width of the form there.
 _WIDE_PX, _FORM_PX = 560, 350
 # Room for the scroll bar of the form.
 _BAR_PX = 18
 # Height of the histogram and its figures where the form is above them and needs more room.
 _SEEN_PX = 230
+# Delay after a change before all presets are predicted [ms].
+_REST_MS = 60
 _ROLES: dict[str, Role] = {"x": "data", "w": "weight", "b": "bias"}
+
+
+@dataclass(frozen=True)
+class PresetRow:
+    """A preset and its predicted figures on a tensor."""
+
+    name: str
+    title: str
+    config: FormatConfig
+    bits: float
+    sqnr_db: float | None
+
+
+PRESET_COLUMNS: tuple[Column[PresetRow], ...] = (
+    Column("Preset", lambda r: r.name),
+    Column("Bits", lambda r: f"{r.bits:.2f}", lambda r: r.bits, "Of an element, with its part of scales"),
+    Column("SQNR", lambda r: decibel(r.sqnr_db), lambda r: r.sqnr_db, "Predicted from the histogram"),
+)
 
 
 class FormatsPanel(Panel):
@@ -65,6 +90,12 @@ class FormatsPanel(Panel):
         self.form = FormatForm(self)
         self.form.changed.connect(self._on_changed)
         self.form.save_asked.connect(self._on_save_asked)
+        self.presets = FigureTableModel(PRESET_COLUMNS, lambda r: r.title, self)
+        self.preset_table = FigureView("Presets on this tensor", self.presets, self, empty=NO_HISTOGRAM)
+        self.preset_table.setToolTip("Choose a preset to show it in the form.")
+        self.preset_table.rows_chosen.connect(self._on_preset_chosen)
+        self._later = QTimer(self, interval=_REST_MS, singleShot=True)
+        self._later.timeout.connect(self._show_presets)
         self.summary = Label(self)
         self.summary.setWordWrap(True)
         self.summary.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -103,18 +134,23 @@ class FormatsPanel(Panel):
 
     def set_theme(self, theme: Theme) -> None:
         self.chart.set_theme(theme)
+        self.preset_table.set_look(theme, stale=False)
 
     def _arrange(self) -> None:
         side = self._side = QWidget(self)
         column = QVBoxLayout(side)
         column.setContentsMargins(8, 8, 8, 8)
         column.setSpacing(8)
+        column.addWidget(_heading("Tensor", side))
         column.addWidget(self.tensor)
+        column.addWidget(_heading("Format", side))
         column.addWidget(self.form)
-        column.addStretch(1)
+        column.addWidget(_heading("Presets on this tensor", side))
+        column.addWidget(self.preset_table, 1)
         scroll = QScrollArea(self)
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QScrollArea.Shape.NoFrame)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scroll.setWidget(side)
         for part in (side, scroll.viewport()):
             part.setAutoFillBackground(False)
@@ -206,6 +242,7 @@ class FormatsPanel(Panel):
         self.back.setEnabled(self._is_own)
         self._show_state()
         self._widen_form()
+        self._later.start()
         self.none.setVisible(row is None)
         self.chart.setVisible(row is not None)
         if row is None:
@@ -229,6 +266,29 @@ class FormatsPanel(Panel):
             return
         self.chart.show_levels(prediction.levels)
         self.summary.setText(_sentences(config, role, prediction, bits))
+
+    def _show_presets(self) -> None:
+        """Show what every preset of a number format gives on the tensor."""
+        row = self._row()
+        histogram = histogram_of(row.tensor, self._arrays) if row is not None else None
+        rows = []
+        if row is not None and histogram is not None:
+            role = self._role(row)
+            for name, title, config in _presets(self.context.document.project):
+                try:
+                    prediction = predict(histogram, config, role)
+                    bits = bits_of(config.scheme, config.parameters, role, (prediction.block,))
+                except WorkbenchError:
+                    continue
+                rows.append(PresetRow(name, title, config, bits, prediction.sqnr_db))
+        self.presets.set_rows(rows)
+        self.preset_table.set_look(self.context.theme, stale=False)
+
+    def _on_preset_chosen(self, rows: Sequence[int]) -> None:
+        row = self.presets.row_at(rows[0]) if len(rows) == 1 else None
+        if row is not None:
+            self.form.render_config(row.config, self._refusal)
+            self._on_changed(row.config)
 
     def _on_stage_changed(self, stage: StageId) -> None:
         if stage == "calibrate":
@@ -279,6 +339,19 @@ class FormatsPanel(Panel):
             assigner.nodes(selected.nodes, config)
         else:
             assigner.modules(selected.modules or [""], config)
+
+
+def _presets(project: Project | None) -> Iterator[tuple[str, str, FormatConfig]]:
+    """Yield names, titles and configs of the presets that are number formats; last those of a project."""
+    yield from ((p.id, p.title, p.config) for p in PRESETS if isinstance(p.config, FormatConfig))
+    if project is not None:
+        yield from ((n, n, c) for n, c in project.presets.items() if isinstance(c, FormatConfig))
+
+
+def _heading(text: str, parent: QWidget) -> Label:
+    label = Label(text, parent)
+    label.setObjectName("Subheading")
+    return label
 
 
 def _sentences(config: FormatConfig, role: Role, prediction: Prediction, bits: float) -> str:

@@ -129,7 +129,7 @@ class InspectorPanel(Panel):
         if not self.context.session.planned or (view.state == "cached" and is_known):
             return ""
         empty = "" if is_known else "Load the model to see its modules and operations."
-        text = sentence(view, empty, is_brief=True)
+        text = sentence(view, empty)
         if is_known:
             text = f"Modules and operations: outdated. {text}"
         words = "Show" if self._failed_at is not None else "Show problem"

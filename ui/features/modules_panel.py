@@ -118,7 +118,7 @@ class ModulesPanel(Panel):
         down.activated.connect(self._go_down)
         self._precisions = PrecisionMenu(self.context, self)
         self._build_tree()
-        self._empty = StageNote(EMPTY_TEXT, self, is_brief=True)
+        self._empty = StageNote(EMPTY_TEXT, self)
         self._empty.follow(self.context.session, "export")
         self._banner = StaleBanner("Modules: outdated.", self)
         for part in (self._empty, self._banner):

@@ -47,6 +47,8 @@ _DOT_PX, _BEST_PX = 5, 10
 # Equal axis widths align the epochs of both plots.
 _AXIS_PX = 66
 _MOST_TICKS = 5
+# First widths of the form and of the plots, which take what room there is beside the form.
+_SIDE_PX, _PLOTS_PX = 330, 620
 
 
 class EpochPlot(Chart):
@@ -67,14 +69,26 @@ class EpochPlot(Chart):
         self._line = pg.PlotCurveItem()
         self._dots = Scatter(size=_DOT_PX, pen=None, pxMode=True)
         self._best = Scatter(size=_BEST_PX, pen=None, pxMode=True)
-        self._before = pg.InfiniteLine(angle=0)
-        self._before.hide()
-        for item in (self._before, self._line, self._dots, self._best):
+        self._before = self._named_line(angle=0, text="before training", at=0.98, side=(1.0, 1.0))
+        self._frozen = self._named_line(angle=90, text="ranges frozen", at=0.04, side=(0.0, 0.5))
+        for item in (self._before, self._frozen, self._line, self._dots, self._best):
             self.plot.addItem(item, ignoreBounds=True)
         self.plot.getAxis("left").setWidth(_AXIS_PX)
         self.tell = self._tell
         self.set_run(0.3, 2.7)
         self.set_rise(0.0, 1.0)
+
+    def _named_line(self, angle: float, text: str, at: float, side: tuple[float, float]) -> pg.InfiniteLine:
+        """Return a hidden line with its meaning beside it, at a part of its length."""
+        line = pg.InfiniteLine(angle=angle, label=text, labelOpts={"position": at, "anchors": [side, side]})
+        line.hide()
+        return line
+
+    def render_frozen(self, epoch: int | None) -> None:
+        """Mark the end of the last epoch that updates ranges; None marks nothing."""
+        self._frozen.setVisible(epoch is not None)
+        if epoch is not None:
+            self._frozen.setValue(epoch + 0.5)
 
     def render_epochs(
         self, values: NDArray[np.float64], total: int, best: int = 0, before: float | None = None
@@ -102,7 +116,9 @@ class EpochPlot(Chart):
         self._line.setPen(pen(theme.accent))
         self._dots.setBrush(wash(theme.accent))
         self._best.setBrush(wash(theme.warning))
-        self._before.setPen(pen(theme.muted, is_dashed=True))
+        for line in (self._before, self._frozen):
+            line.setPen(pen(theme.muted, is_dashed=True))
+            line.label.setColor(theme.muted)
 
     def _tell(self, point: QPointF) -> str:
         at = round(point.x())
@@ -256,7 +272,8 @@ class TrainingPanel(Panel):
         split = QSplitter(Qt.Orientation.Horizontal, self)
         split.addWidget(self._built_side())
         split.addWidget(plots)
-        split.setSizes([300, 620])
+        split.setStretchFactor(1, 1)
+        split.setSizes([_SIDE_PX, _PLOTS_PX])
         for number in (0, 1):
             split.setCollapsible(number, False)
         layout = QVBoxLayout(self)
@@ -296,13 +313,19 @@ class TrainingPanel(Panel):
         column = QVBoxLayout(side)
         column.setContentsMargins(2, 2, 10, 2)
         column.setSpacing(8)
-        for widget in (self.form, self.train, self.attempt, self.use, self.back, self.outcome):
+        self.train.setProperty("primary", True)
+        self.weights = Label("Trained weights", side)
+        self.weights.setObjectName("Subheading")
+        for widget in (
+            self.form, self.train, self.weights, self.attempt, self.use, self.back, self.outcome
+        ):  # fmt: skip
             column.addWidget(widget)
         column.addStretch(1)
         scroll = QScrollArea(self)
         scroll.setWidget(side)
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         side.setAutoFillBackground(False)
         scroll.setMinimumWidth(side.minimumSizeHint().width() + 18)
@@ -335,6 +358,8 @@ class TrainingPanel(Panel):
             result.best if result else 0,
             result.start_db if result else None,
         )
+        observed = self.form.observe.value()
+        self.sqnr.render_frozen(observed if 0 < observed < total else None)
         losses = np.asarray([max(e.loss, 1e-12) for e in epochs])
         self.loss.render_epochs(losses, total, result.best if result else 0)
         for plot in (self.sqnr, self.loss):
@@ -346,15 +371,23 @@ class TrainingPanel(Panel):
         apart = f"{plural(result.held_out, 'sample')} held out of"
         measured = apart if result.held_out else "all samples of"
         text = (
-            f"Before training {decibel(result.start_db)}, {_best(result)}; "
-            f"{plural(len(result.epochs), 'epoch')} of {plural(result.samples, 'sample')}, "
-            f"predicted on {measured} {result.data}. Preview measures on the evaluation data."
+            f"Before training {decibel(result.start_db)}, {_best(result)}. "
+            f"{plural(len(result.epochs), 'epoch')} of {plural(result.samples, 'sample')}"
+            f"{self._stopped(result)}.\n"
+            f"SQNR predicted on {measured} {result.data}. Preview measures on the evaluation data."
         )
         if result.device != "cpu":
             text += f" Trained on {result.device}."
         if result.one_by_one:
             text += " Batch size 1 (required by the model)."
         return text
+
+    def _stopped(self, result: TrainingResult) -> str:
+        """Return why training ended before its last epoch; "" if it did not."""
+        patience = self.form.patience.value()
+        is_early = self.study.is_current and len(result.epochs) < result.total
+        has_waited = is_early and result.without_gain >= patience
+        return f", stopped after {plural(patience, 'epoch')} without gain" if has_waited else ""
 
     def _show_weights(self) -> None:
         result, project = self.study.result, self.context.document.project
@@ -423,7 +456,10 @@ class TrainingPanel(Panel):
 def _best(result: TrainingResult) -> str:
     if result.epochs and not result.best:
         return "no improvement"
-    return f"best {decibel(result.best_db)}{f' after epoch {result.best}' if result.best else ''}"
+    if not result.best:
+        return f"best {decibel(result.best_db)}"
+    gain = f"{result.best_db - result.start_db:+.2f} dB"
+    return f"best {decibel(result.best_db)} ({gain}) after epoch {result.best}"
 
 
 def _lines(parent: QWidget) -> Label:

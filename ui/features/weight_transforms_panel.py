@@ -77,6 +77,7 @@ class WeightTransformsPanel(Panel):
         scroll.setWidget(whole)
         scroll.setWidgetResizable(True)
         scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         for part in (whole, body):
             part.setAutoFillBackground(False)
             part.setStyleSheet("background: transparent;")

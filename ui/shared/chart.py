@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontMetricsF, QKeySequence, QShortcut
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QToolTip, QVBoxLayout, QWidget
 
 from ui.shared.labels import literal
@@ -29,6 +29,8 @@ _TICK_PX = 11
 # Room for a tick of a logarithmic axis with its text.
 _TICK_WIDE_PX, _TICK_HIGH_PX = 44, 26
 _LEAST_PX = 120
+# Height from which there is a label below a plot [px].
+_LABELLED_PX = 120
 _STALE = 0.4
 _AIR = 0.05
 # Ticks with more decimals, or from this size on, have an exponent.
@@ -173,6 +175,13 @@ class Chart(QWidget):
         if is_log:
             self.box.sigRangeChanged.connect(self._show_log_ticks)
             self.box.sigResized.connect(self._show_log_ticks)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave out the label below a low plot, which needs the room."""
+        super().resizeEvent(event)
+        axis, is_high = self.plot.getAxis("bottom"), self.height() >= _LABELLED_PX
+        if self.labels["bottom"] and axis.label.isVisible() != is_high:
+            axis.showLabel(is_high)
 
     def count_along_x(self) -> None:
         """Let the ticks along x be whole numbers, e.g. of steps."""

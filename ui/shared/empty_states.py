@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.labels import Label, literal
 from ui.shared.setting_names import in_window
+from ui.state.jobs import duration
 from ui.state.session import Session, StageView
 from workbench.errors import ErrorInfo, Place
 from workbench.ids import StageId
@@ -42,8 +43,8 @@ def failure_text(title: str, info: ErrorInfo) -> str:
     return f"{title} failed: {info.message}\n{in_window(info.hint)}".strip()
 
 
-def sentence(view: StageView, empty: str, *, is_brief: bool = False) -> str:
-    """Return the text for a stage without a result; a brief one leaves out why it failed."""
+def sentence(view: StageView, empty: str) -> str:
+    """Return the text for a stage without a result; a notice and the list of problems say why it failed."""
     match view.state:
         case "running":
             verb = STAGES_BY_ID[view.id].verb
@@ -51,8 +52,8 @@ def sentence(view: StageView, empty: str, *, is_brief: bool = False) -> str:
             return f"{verb}\u2026{share} {view.message}".strip()
         case "queued":
             return f"{view.title} is queued."
-        case "failed" if view.infos or is_brief:
-            return f"{view.title} failed." if is_brief else failure_text(view.title, view.infos[0])
+        case "failed":
+            return f"{view.title} failed."
         case "blocked" | "unavailable":
             return f"{view.title} cannot run. {view.reason}".strip()
         case "cached":
@@ -71,8 +72,9 @@ def button_text(view: StageView) -> str:
 
 
 def failed_place(view: StageView) -> Place | None:
-    """Return the place that the failure of a stage names; None without one."""
-    return view.infos[0].where if view.state == "failed" and view.infos else None
+    """Return the place that the failure of a stage names; None without one, or if it is the stage."""
+    place = view.infos[0].where if view.state == "failed" and view.infos else None
+    return None if place is not None and place.kind == "stage" else place
 
 
 class PlaceButton(QPushButton):
@@ -101,7 +103,7 @@ class PlaceButton(QPushButton):
 class StageNote(QWidget):
     """The state of a stage without a result: a sentence, its progress and buttons.
 
-    A brief one leaves the reason of a failure to the panel in front and to the list of problems.
+    The reason of a failure is in a notice and in the list of problems.
 
     Signals:
         run_asked: id of the stage that is to run.
@@ -111,9 +113,9 @@ class StageNote(QWidget):
     run_asked = Signal(str)
     place_asked = Signal(object)
 
-    def __init__(self, empty: str, parent: QWidget | None = None, *, is_brief: bool = False) -> None:
+    def __init__(self, empty: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._empty, self._is_brief = empty, is_brief
+        self._empty = empty
         self._absent = self._outdated = ""
         self._stage: StageId | Literal[""] = ""
         self._session: Session | None = None
@@ -158,7 +160,7 @@ class StageNote(QWidget):
         """Show the state of a stage."""
         self._stage = view.id
         is_absent = bool(self._absent) and view.state == "cached"
-        text = sentence(view, self._outdated or self._empty, is_brief=self._is_brief)
+        text = sentence(view, self._outdated or self._empty)
         self.label.setText(self._absent if is_absent else text)
         mark(self.label, is_bad=view.state == "failed")
         text = "" if is_absent else button_text(view)
@@ -167,8 +169,7 @@ class StageNote(QWidget):
             self.progress.hide()
         self.button.setText(text)
         self.button.setVisible(bool(text))
-        is_problem = self._is_brief and view.state == "failed"
-        self.link.render_place(failed_place(view), is_problem=is_problem)
+        self.link.render_place(failed_place(view), is_problem=view.state == "failed")
         self.progress.setVisible(view.state == "running")
         self.progress.setRange(0, 0 if view.fraction is None else 100)
         self.progress.setValue(round(100 * (view.fraction or 0.0)))
@@ -235,7 +236,7 @@ class StaleBanner(QWidget):
     def render_stage(self, view: StageView) -> None:
         """Show the state of the stage that updates the figures."""
         self._stage = view.id
-        self.label.setText(f"{self._text} {sentence(view, '', is_brief=True)}".strip())
+        self.label.setText(f"{self._text} {sentence(view, '')}".strip())
         text = button_text(view)
         self.button.setText(text)
         self.button.setVisible(bool(text))
@@ -336,9 +337,10 @@ class StudyNote(QWidget):
 
 
 def job_text(job: Job) -> str:
-    """Return what a job does now, how far it is, and its message."""
+    """Return what a job does now, how far it is, its message, and how long it will take."""
     share = f" {100 * job.progress:.0f} %" if job.progress is not None else ""
-    return f"{job.stage_title or 'Preparing'}\u2026{share} {job.message}".strip()
+    rest = f" \u00b7 about {duration(job.remaining_s)} left" if job.remaining_s is not None else ""
+    return f"{job.stage_title or 'Preparing'}\u2026{share} {job.message}".strip() + rest
 
 
 def mark(label: Label, *, is_bad: bool) -> None:

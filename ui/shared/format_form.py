@@ -92,6 +92,40 @@ class AllowedValues(QComboBox):
         self.setCurrentIndex(self.findData(text))
 
 
+class Switch(QCheckBox):
+    """A check box for a parameter that is true or false, with the same calls as a text field.
+
+    Signals:
+        textEdited: the chosen value as JSON; "" for the default.
+    """
+
+    textEdited = Signal(str)
+
+    def __init__(self, parameter: ParameterSpec, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._usual = bool(parameter.default)
+        self._wrong = ""
+        self.setText("")
+        self.clicked.connect(self._on_clicked)
+
+    def text(self) -> str:
+        """Return the value as JSON; "" for the default."""
+        if self._wrong:
+            return self._wrong
+        return "" if self.isChecked() == self._usual else json.dumps(self.isChecked())
+
+    def setText(self, text: str) -> None:
+        """Show a value. One that is neither true nor false stands beside the box."""
+        value = typed(text) if text else self._usual
+        self._wrong = "" if isinstance(value, bool) else text
+        self.setChecked(value is True)
+        super().setText(self._wrong)
+
+    def _on_clicked(self) -> None:
+        self._wrong = ""
+        self.textEdited.emit(self.text())
+
+
 class FormatForm(QWidget):
     """Edits one format.
 
@@ -107,7 +141,7 @@ class FormatForm(QWidget):
         super().__init__(parent)
         self._config = FIRST
         self._refusal: Refusal = lambda _: ""
-        self.fields: dict[tuple[str, Role], QLineEdit | AllowedValues] = {}
+        self.fields: dict[tuple[str, Role], QLineEdit | AllowedValues | Switch] = {}
         self._shown = ""
         self._build()
         self.render_config(self._config, self._refusal)
@@ -132,7 +166,7 @@ class FormatForm(QWidget):
             self._lay_out(spec.parameters)
             self._shown = spec.name
         for (name, role), field in self.fields.items():
-            if isinstance(field, AllowedValues) or not field.hasFocus():
+            if isinstance(field, AllowedValues | Switch) or not field.hasFocus():
                 value = config.parameters.get(f"{PREFIXES[role]}{name}", config.parameters.get(name))
                 field.setText("" if value is None else json.dumps(value))
         reason = refusal(config)
@@ -193,7 +227,13 @@ class FormatForm(QWidget):
         put_after(self.mase, list(self.fields.values()))
 
     def _field(self, parameter: ParameterSpec, role: Role) -> QWidget:
-        field = AllowedValues(parameter, self) if allowed_values(parameter) else self._number(parameter)
+        field: QLineEdit | AllowedValues | Switch
+        if parameter.kind == "bool" and isinstance(parameter.default, bool):
+            field = Switch(parameter, self)
+        elif allowed_values(parameter):
+            field = AllowedValues(parameter, self)
+        else:
+            field = self._number(parameter)
         field.setAccessibleName(f"{parameter.name} of {role}")
         field.setToolTip(literal(parameter.meaning))
         field.textEdited.connect(partial(self._on_edited, parameter.name, role))

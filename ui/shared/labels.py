@@ -6,10 +6,12 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize
-from PySide6.QtGui import QPainter, QPaintEvent, Qt, QTextBlockFormat, QTextCursor, QTextFormat
-from PySide6.QtWidgets import QFrame, QLabel, QScrollArea
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent, Qt, QTextBlockFormat, QTextCursor, QTextFormat
+from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QSizePolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from PySide6.QtGui import QTextBlock, QTextDocument
     from PySide6.QtWidgets import QWidget
 
@@ -41,6 +43,51 @@ class ElidedLabel(Label):
         painter.setPen(colour)
         painter.drawText(self.contentsRect(), self.alignment(), text)
         painter.end()
+
+
+_CELL = '<td style="padding: 0 {gap}px 1px 0;{colour}">{text}</td>'
+_AFTER_NAME_PX, _AFTER_VALUE_PX = 8, 14
+
+
+class FactsTable(Label):
+    """A table of named values: names in a muted colour, two in a line where there is room.
+
+    Its text can be copied.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__("", parent)
+        self.setTextFormat(Qt.TextFormat.RichText)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._cells: tuple[str, ...] = ()
+
+    def render_facts(self, facts: Sequence[tuple[str, str]], muted: str) -> None:
+        """Show facts in order; ``muted`` is the colour ``#rrggbb`` of the names."""
+        self._cells = tuple(
+            _CELL.format(gap=_AFTER_NAME_PX, colour=f" color: {muted};", text=_unbroken(name))
+            + _CELL.format(gap=_AFTER_VALUE_PX, colour="", text=_unbroken(value))
+            for name, value in facts
+        )
+        self._arrange()
+        self.setAccessibleName(", ".join(f"{name} {value}" for name, value in facts))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._arrange()
+
+    def _arrange(self) -> None:
+        for number in (2, 1):
+            cells = (self._cells[at : at + number] for at in range(0, len(self._cells), number))
+            rows = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
+            self.setText(f"<table cellspacing=0 cellpadding=0>{rows}</table>")
+            if self.sizeHint().width() <= self.width():
+                return
+
+
+def _unbroken(text: str) -> str:
+    return escape(text).replace(" ", "&nbsp;")
 
 
 def scrolled(label: Label, parent: QWidget) -> QScrollArea:

@@ -259,6 +259,25 @@ class BarDelegate(QStyledItemDelegate):
             painter.fillRect(bar, colour)
 
 
+class JudgedDelegate(QStyledItemDelegate):
+    """Paints the text of a row in the colour of a gain or of a loss."""
+
+    def __init__(
+        self, theme: Callable[[], Theme], is_better: Callable[[Any], bool | None], parent: QWidget
+    ) -> None:
+        """Make a delegate; ``is_better`` judges a row, None is neither a gain nor a loss."""
+        super().__init__(parent)
+        self._theme, self._is_better = theme, is_better
+
+    def initStyleOption(self, option: QStyleOptionViewItem, index: AnyIndex) -> None:
+        super().initStyleOption(option, index)
+        better, theme = self._is_better(index.data(Role.ROW)), self._theme()
+        if better is not None:
+            colour = QColor(theme.good if better else theme.bad)
+            for role in (QPalette.ColorRole.Text, QPalette.ColorRole.HighlightedText):
+                option.palette.setColor(role, colour)
+
+
 class FigureView(QTableView):
     """A table view. ``rows_chosen`` reports selections by the user, ``choose_rows`` selects.
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, QSize, Qt, Signal
+from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QDockWidget,
@@ -163,10 +163,18 @@ class Dock(QDockWidget):
             self.set_afloat()
 
     def set_afloat(self) -> None:
-        """Float the dock, a little aside of its place, so that it is seen to float."""
-        place = self.mapToGlobal(QPoint(_ASIDE_PX, _ASIDE_PX))
+        """Float the dock, a little aside of its place, so that it is seen to float.
+
+        It stays within the window, but for a dock that is larger than the window allows.
+        """
+        place = QRect(self.mapToGlobal(QPoint(_ASIDE_PX, _ASIDE_PX)), self.size())
+        window = self.window()
+        inside = QRect(window.mapToGlobal(QPoint(0, 0)), window.size()) & window.screen().availableGeometry()
+        inside.adjust(0, 0, -_ASIDE_PX, -_ASIDE_PX)
+        least = self.minimumSizeHint()
         self.setFloating(True)
-        self.move(place)
+        place = place & inside
+        self.setGeometry(QRect(place.topLeft(), place.size().expandedTo(least)))
 
     def closeEvent(self, event: QCloseEvent) -> None:
         super().closeEvent(event)

@@ -178,12 +178,18 @@ class FileController(QObject):
         dialog.setDirectory(str(self._document.folder))
 
     def save_as(self, path: Path, then: Then | None = None) -> None:
-        """Save under another name."""
+        """Save under another name; tell where the files of the project stay if its folder is another."""
+        before, folder = self._document.project, self._document.folder
         try:
             self._document.save_as(path)
         except WorkbenchError as error:
             self._notices.error(error, [Action("Save as\u2026", lambda: self.ask_save_as(then))])
         else:
+            if self._document.project != before:
+                self._notices.info(
+                    f"Saved in {self._document.folder}. Model and data stay in {folder}.",
+                    "The project names them relative to its new place. They were not copied.",
+                )
             self._saved(then)
 
     def _question(self) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
-    QGridLayout,
+    QFormLayout,
+    QFrame,
     QHBoxLayout,
     QLineEdit,
     QProgressBar,
@@ -16,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.shared.forms import PathField, WrappedLabel, resize_on_screen
+from ui.shared.forms import PathField, WrappedLabel, dialog_form, resize_on_screen
 from ui.shared.labels import Label
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.theme import Theme
@@ -27,9 +28,10 @@ from workbench.toolchains.registry import OWN_TITLE, title_of
 Row = dict[str, Any]
 _ABOUT = (
     "A project runs in the program's own toolchain, or in one of these. Results of different "
-    "toolchains are kept apart. An environment is made by pip, which takes minutes and some GB; "
-    "adding one starts its interpreter."
+    "toolchains are kept apart."
 )
+_EXISTING = "A virtual environment with ExecuTorch and Vela. Its interpreter is started once."
+_CREATED = "Installed by pip from the package index: minutes, and some GB on the disk."
 _STATES = {"proven": "proven", "unproven": "runs, unproven", "unusable": "cannot run"}
 COLUMNS: tuple[Column[Row], ...] = (
     Column("Name", lambda r: r["name"] or OWN_TITLE),
@@ -64,6 +66,7 @@ class ToolchainsDialog(CommandDialog):
         self.setWindowTitle("Toolchains")
         self._used, self._theme, self._saved = used, theme, saved
         self.note = WrappedLabel(parent=self)
+        self.present = Label(self)
         self.command.changed.connect(self._show_state)
         self.command.succeeded.connect(self._on_succeeded)
         self.command.failed.connect(self.note.setText)
@@ -74,17 +77,19 @@ class ToolchainsDialog(CommandDialog):
         self.use = self._button("Use in this project", self._on_use_clicked)
         self.compare = self._button("Compare\u2026", self._on_compare_clicked)
         self.remove = self._button("Remove", self._on_remove_clicked)
-        self.name = QLineEdit(self)
-        self.name.setAccessibleName("Name")
-        self.name.setPlaceholderText("e.g. sdk-1.4")
+        self.name, self.new_name = QLineEdit(self), QLineEdit(self)
+        self.name.setAccessibleName("Name of the environment to add")
+        self.new_name.setAccessibleName("Name of the environment to create")
+        for line in (self.name, self.new_name):
+            line.setPlaceholderText("e.g. sdk-1.4")
         self.python = PathField("Interpreter", "", self)
-        self.python.line.setPlaceholderText("an interpreter, e.g. env/bin/python")
+        self.python.line.setPlaceholderText("e.g. env/bin/python")
         self.add = self._button("Add", self._on_add_clicked)
         self.spec = QLineEdit(self)
         self.spec.setAccessibleName("Release")
         self.spec.setPlaceholderText("e.g. executorch==1.4.1")
         self.create_button = self._button("Create", self._on_create_clicked)
-        for line in (self.name, self.python.line, self.spec):
+        for line in (self.name, self.new_name, self.python.line, self.spec):
             line.textChanged.connect(self._show_state)
         self.stop = self._button("Stop", self.command.stop)
         self.progress = QProgressBar(self)
@@ -103,23 +108,16 @@ class ToolchainsDialog(CommandDialog):
         about.setObjectName("Hint")
         about.setWordWrap(True)
         chosen = QHBoxLayout()
-        chosen.addStretch(1)
+        chosen.addWidget(self.present, 1)
         chosen.addWidget(self.use)
         chosen.addWidget(self.compare)
         chosen.addWidget(self.remove)
-        grid = QGridLayout()
-        grid.setColumnStretch(1, 1)
-        for row, (title, field, button) in enumerate(
-            (
-                ("Name", self.name, None),
-                ("Interpreter", self.python, self.add),
-                ("Or release", self.spec, self.create_button),
-            )
-        ):
-            grid.addWidget(Label(title, self), row, 0)
-            grid.addWidget(field, row, 1)
-            if button is not None:
-                grid.addWidget(button, row, 2)
+        ways = QHBoxLayout()
+        ways.setSpacing(12)
+        existing = dialog_form(("Name", self.name), ("Interpreter", self.python))
+        created = dialog_form(("Name", self.new_name), ("Release", self.spec))
+        ways.addWidget(self._way("Add an environment that exists", _EXISTING, existing, self.add), 1)
+        ways.addWidget(self._way("Create an environment", _CREATED, created, self.create_button), 1)
         last = QHBoxLayout()
         last.addWidget(self.progress, 1)
         last.addWidget(self.stop)
@@ -131,24 +129,44 @@ class ToolchainsDialog(CommandDialog):
         layout.addWidget(about)
         layout.addWidget(self.table, 1)
         layout.addLayout(chosen)
-        layout.addLayout(grid)
+        layout.addLayout(ways)
         layout.addWidget(self.note)
         layout.addLayout(last)
-        resize_on_screen(self, 900, 520)
+        resize_on_screen(self, 900, 600)
+
+    def _way(self, title: str, words: str, form: QFormLayout, button: QPushButton) -> QFrame:
+        """Return the frame of one way to a toolchain."""
+        frame = QFrame(self)
+        frame.setObjectName("Card")
+        heading, hint = Label(title, frame), Label(words, frame)
+        heading.setObjectName("Subheading")
+        hint.setObjectName("Hint")
+        hint.setWordWrap(True)
+        layout = QVBoxLayout(frame)
+        layout.setContentsMargins(12, 10, 12, 10)
+        layout.setSpacing(8)
+        layout.addWidget(heading)
+        layout.addWidget(hint)
+        layout.addLayout(form)
+        layout.addStretch(1)
+        layout.addWidget(button, 0, Qt.AlignmentFlag.AlignRight)
+        return frame
 
     def _row(self) -> Row | None:
         rows = self.table.chosen_rows()
         return self.model.row_at(rows[0]) if len(rows) == 1 else None
 
     def _show_state(self, *_: object) -> None:
-        row, idle, name = self._row(), not self.is_running, bool(self.name.text().strip())
+        row, idle = self._row(), not self.is_running
+        self.present.setText("" if self._used is None else f"This project uses: {self._used or OWN_TITLE}")
         is_other = row is not None and self._used is not None and row["name"] != self._used
         is_usable = idle and is_other and row is not None and row["state"] != "unusable"
         self.use.setEnabled(is_usable)
         self.compare.setEnabled(is_usable)
         self.remove.setEnabled(idle and row is not None and bool(row["name"]))
-        self.add.setEnabled(idle and name and bool(self.python.text()))
-        self.create_button.setEnabled(idle and name and bool(self.spec.text().strip()))
+        self.add.setEnabled(idle and bool(self.name.text().strip() and self.python.text()))
+        is_named = bool(self.new_name.text().strip() and self.spec.text().strip())
+        self.create_button.setEnabled(idle and is_named)
         self.stop.setVisible(not idle)
         self.progress.setVisible(not idle)
 
@@ -159,6 +177,7 @@ class ToolchainsDialog(CommandDialog):
         if "toolchains" not in document:
             self.note.setText("")
             self.name.clear()
+            self.new_name.clear()
             self._list()
             return
         self.model.set_rows(document["toolchains"])
@@ -196,5 +215,5 @@ class ToolchainsDialog(CommandDialog):
         self.command.run("toolchain", "add", name, "--python", python)
 
     def _on_create_clicked(self) -> None:
-        name, spec = self.name.text().strip(), self.spec.text().strip()
+        name, spec = self.new_name.text().strip(), self.spec.text().strip()
         self.command.run("toolchain", "add", name, "--create", spec)

@@ -18,9 +18,12 @@ from ui.shell.actions import OTHER_WORDS, Entry
 from ui.shell.main_window import NAME, MainWindow
 from ui.state.settings import LAST
 from workbench.errors import Place, WorkbenchError
+from workbench.pipeline.stages import STAGES
 from workbench.project.project_code import Code
 from workbench.project.trust import TrustStore, named_code
 from workbench.text import whole_number
+
+_STAGE_TITLES = {stage.title for stage in STAGES}
 
 
 class WindowController(QObject):
@@ -65,11 +68,15 @@ class WindowController(QObject):
         self._window.engine_note.setText(words[state])
 
     def show_problem_count(self) -> None:
-        """Show the number of problems in the status bar."""
+        """Show the number of problems in the status bar; open their list for a new error.
+
+        The failure of a stage has a notice: the list would tell it once more.
+        """
         count = self._context.problems.rowCount()
         text = "No problems" if not count else f"{count} problem{'s' if count > 1 else ''}"
         self._window.notes["problems"].setText(text)
-        errors = sum(p.severity == "error" for p in self._context.problems.rows)
+        news = [problem for problem in self._context.problems.rows if problem.source not in _STAGE_TITLES]
+        errors = sum(problem.severity == "error" for problem in news)
         if errors > self._errors and self._window.docks["problems"].isHidden():
             self._window.reveal("problems")
         self._errors = errors

@@ -145,8 +145,8 @@ _COUNTS = {"findings", "compiled", "inputs"}
 _BOUNDS = {"<=": "at most", "<": "below", ">=": "needed", ">": "above"}
 
 
-def limit_words(limit: Limit, bound: str = "") -> str:
-    """Return a limit for people, such as ``Same class: 100 % (needed 95 %)``.
+def limit_parts(limit: Limit, bound: str = "") -> tuple[str, str, str]:
+    """Return the title, the value and the bound of a limit; "" is a bound that is told by the value.
 
     ``bound`` is what its bound is called; "" names it by its direction.
     """
@@ -155,10 +155,15 @@ def limit_words(limit: Limit, bound: str = "") -> str:
         value = "equal"
     title = _TITLES.get(limit.name, limit.name)
     if limit.name in _COUNTS and limit.held and not limit.value:
-        return f"{title}: none"
+        return title, "none", ""
     sign, _, number = limit.limit.partition(" ")
-    words = bound or _BOUNDS.get(sign, sign)
-    return f"{title}: {value} ({words} {_figure(limit.name, float(number))})"
+    return title, value, f"{bound or _BOUNDS.get(sign, sign)} {_figure(limit.name, float(number))}"
+
+
+def limit_words(limit: Limit, bound: str = "") -> str:
+    """Return a limit for people, such as ``Same class: 100 % (needed 95 %)``."""
+    title, value, needed = limit_parts(limit, bound)
+    return f"{title}: {value} ({needed})" if needed else f"{title}: {value}"
 
 
 def _figure(name: str, value: float) -> str:

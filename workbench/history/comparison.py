@@ -273,13 +273,15 @@ def _layers(a: Run, b: Run, least_db: float) -> list[Change]:
 class ComparedRow:
     """One difference of several runs: its kind, name, value in each run, and the change.
 
-    ``change`` is that of the last run from the first; "" if it is no number.
+    ``change`` is that of the last run from the first; "" if it is no number. ``is_better`` is whether
+    it is an improvement; None if it is neither that nor a loss.
     """
 
     kind: str
     what: str
     values: tuple[str, ...]
     change: str
+    is_better: bool | None = None
 
 
 # What the estimated cycles are called, which are not ranked where two releases of Vela made them.
@@ -295,12 +297,34 @@ KINDS = {
 }
 
 
-def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRow]:
+# Figures that are better where they are larger, and where they are smaller.
+_GROWING = frozenset({"SQNR", "cosine", "top-1", "equal to TOSA"})
+_SHRINKING = frozenset(
+    {
+        _CYCLES,
+        "SRAM",
+        "flash",
+        "operators on the CPU",
+        "cycles on the CPU, rough",
+        "measured cycles",
+        "perplexity",
+        "KL divergence",
+        "max LSB on the simulator",
+    }
+)
+# What is told of figures that no run changes.
+EQUAL = "equal"
+
+
+def compared(
+    runs: Sequence[Run], cache: Cache | None = None, *, equal_figures: bool = False
+) -> list[ComparedRow]:
     """Return the differences of two or more runs; rows in which no run differs are left out.
 
     Args:
         runs: The runs, at least two. Each is compared with the first.
         cache: Where their compiled programs are; without it modules are not compared.
+        equal_figures: Whether figures that are known and equal in all runs are rows too.
     """
     first, *others = runs
     lowered = [lowered_of(run, cache) if cache is not None else None for run in runs]
@@ -320,9 +344,42 @@ def compared(runs: Sequence[Run], cache: Cache | None = None) -> list[ComparedRo
         values += [changed[number].after if number in changed else before for number in range(1, len(runs))]
         is_ranked = what != _CYCLES or not estimate_warning(first, runs[-1])
         moved = change_text(values[0], values[-1]) if is_ranked else ""
-        listed.append(ComparedRow(KINDS[kind], what, tuple(values), moved))
-    order = list(KINDS.values())
-    return sorted(listed, key=lambda row: order.index(row.kind))
+        grows = _grows(kind, what, first)
+        listed.append(ComparedRow(KINDS[kind], what, tuple(values), moved, _is_better(moved, grows)))
+    if equal_figures:
+        listed += _equal_figures(runs, {row.what for row in listed if row.kind == KINDS["figures"]})
+    order, names = list(KINDS.values()), list(_figures(first))
+    by_name = {name: number for number, name in enumerate(names)}
+    return sorted(listed, key=lambda row: (order.index(row.kind), _figure_place(row, by_name)))
+
+
+def _figure_place(row: ComparedRow, places: Mapping[str, int]) -> int:
+    """Return the place of a figure among the figures; other rows keep their order."""
+    return places.get(row.what, len(places)) if row.kind == KINDS["figures"] else 0
+
+
+def _equal_figures(runs: Sequence[Run], differing: set[str]) -> list[ComparedRow]:
+    return [
+        ComparedRow(KINDS["figures"], what, (value,) * len(runs), EQUAL)
+        for what, value in _figures(runs[0]).items()
+        if value and what not in differing
+    ]
+
+
+def _grows(kind: str, what: str, run: Run) -> bool | None:
+    """Return whether a larger figure is better; None if that is not known of it."""
+    if kind in {"layers", "modules"}:
+        return kind == "layers"
+    if kind != "figures":
+        return None
+    if what in _GROWING or what == run.quality.metric_name:
+        return True
+    return False if what in _SHRINKING else None
+
+
+def _is_better(change: str, grows: bool | None) -> bool | None:
+    number = leading_number(change)
+    return None if not number or grows is None else (number > 0) == grows
 
 
 def change_text(before: str, after: str) -> str:

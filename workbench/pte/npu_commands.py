@@ -6,6 +6,7 @@ word: Vela 5.1.0, ``ethosu/vela/driver_actions.py`` and ``config_r`` in ``ethos_
 
 from __future__ import annotations
 
+import re
 import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -306,6 +307,26 @@ class Command:
             return f"{self.value:#x}"
         is_negative = self.parameter >= 1 << 15 and self.name.endswith(_OF_VALUES)
         return str(self.parameter - (1 << 16 if is_negative else 0))
+
+
+_PRECISION = re.compile(r"NPU_SET_(IFM2?|OFM)_PRECISION")
+_IN_BYTES = re.compile(r"NPU_SET_((IFM2?|OFM)_STRIDE_[XYC]|(WEIGHT|SCALE)\d?_LENGTH|DMA0_LEN)")
+
+
+def meaning(command: Command) -> str:
+    """Return what the value of a register setting stands for; "" if it stands for itself.
+
+    Encodings: Arm, Ethos-U55, U65 and U85 NPU technical reference manuals, command stream.
+    """
+    if match := _PRECISION.fullmatch(command.name):
+        bits = 8 << (command.value >> (1 if match[1] == "OFM" else 2) & 3)
+        layout = {0: ", NHWC", 1: ", NHCWB16"}.get(command.value >> 6 & 3, "")
+        return f"{'' if command.value & 1 else 'u'}int{bits}{layout}"
+    if command.name.endswith("_REGION"):
+        return region_name(command.value & 7)
+    if command.name.endswith("_M1"):
+        return f"{command.value + 1:,}"
+    return f"{command.value:,} bytes" if _IN_BYTES.fullmatch(command.name) else ""
 
 
 @dataclass(frozen=True)

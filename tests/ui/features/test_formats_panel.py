@@ -65,6 +65,20 @@ def grid_and_sqnr_follow_parameters_tensors_and_what_is_chosen(panel, opened, qt
     qtbot.waitUntil(lambda: area.horizontalScrollBar().maximum() == 0)
 
 
+def test_that_presets_are_predicted_on_the_tensor_and_shown_in_the_form(panel, opened, qtbot):
+    names = lambda: [row.name for row in map(panel.presets.row_at, range(panel.presets.rowCount()))]  # noqa: E731
+    qtbot.waitUntil(lambda: "mxfp-4" in names())
+    row = names().index("mxfp-4")
+    assert panel.presets.row_at(row).bits == 4.25
+    panel.preset_table.rows_chosen.emit([row])
+    assert panel.form.config == panel.presets.row_at(row).config
+    assert "4.25 bits" in panel.summary.text()
+    # Presets of the project are predicted too.
+    config = FormatConfig(scheme="integer", parameters={"width": 4, "frac_width": 1})
+    opened.document.apply("Save preset", lambda p: edits.save_preset(p, "mine", config))
+    qtbot.waitUntil(lambda: "mine" in names())
+
+
 @pytest.mark.slow
 def test_that_blocks_are_said_to_be_filled_with_independent_values(panel):
     choose(panel.form, "nvfp4")

@@ -90,6 +90,17 @@ def test_that_commands_are_searched_and_damage_in_them_leaves_the_rest(shown, qt
     view.search.setText("convolution")
     qtbot.waitUntil(lambda: view.commands.rowCount() == 2)
     assert "3x3 convolution, (8, 8, 2) to (8, 8, 4)" in texts(view.commands)[0][3]
+    # What a register setting stands for is told.
+    view.search.setText("npu_set_ifm")
+    qtbot.waitUntil(lambda: view.commands.rowCount() > 2)
+    told = {row[1].removeprefix("NPU_SET_"): row[3] for row in reversed(texts(view.commands))}
+    assert told["IFM_REGION"] == "scratch"
+    heights = [(row[2], row[3]) for row in texts(view.commands) if row[1] == "NPU_SET_IFM_HEIGHT0_M1"]
+    assert heights
+    assert all(int(value) + 1 == int(height) for value, height in heights)
+    assert told["IFM_PRECISION"].startswith("int8, N")
+    assert told["IFM_STRIDE_X"].endswith(" bytes")
+    assert told["IFM_ZERO_POINT"] == ""
     names = [row[0] for row in texts(view.tensors)]
     assert names[:2] == ["input 0", "output 0"]
     assert "weights" in names

@@ -171,14 +171,16 @@ def test_that_a_damaged_file_is_told_in_the_preview(tmp_path):
 
 def test_that_all_fields_begin_at_the_same_place_and_none_says_the_kind_of_its_value(ask):
     dialog = ask()
-    shown = [field for field in dialog.fields.values() if field.isVisible()]
-    assert len(shown) > 20
-    assert {field.mapTo(dialog, field.rect().topLeft()).x() for field in shown} == {
-        shown[0].mapTo(dialog, shown[0].rect().topLeft()).x()
-    }
-    kinds = {"a text", "a whole number", "a number"}
-    lines = [line for line in dialog.findChildren(QLineEdit) if line.isVisible() and not line.text()]
-    assert [line.accessibleName() for line in lines if line.placeholderText() in kinds] == []
+    places, kinds = {}, {"a text", "a whole number", "a number"}
+    for row in range(dialog.sections.list.count()):
+        dialog.sections.list.setCurrentRow(row)
+        QApplication.processEvents()
+        shown = [field for field in dialog.fields.values() if field.isVisible()]
+        places |= {field: field.mapTo(dialog, field.rect().topLeft()).x() for field in shown}
+        lines = [line for line in dialog.findChildren(QLineEdit) if line.isVisible() and not line.text()]
+        assert [line.accessibleName() for line in lines if line.placeholderText() in kinds] == []
+    assert len(places) > 20
+    assert len(set(places.values())) == 1
 
 
 def test_that_the_text_of_a_data_preview_takes_no_more_lines_than_it_has(ask, tmp_path):
@@ -186,9 +188,71 @@ def test_that_the_text_of_a_data_preview_takes_no_more_lines_than_it_has(ask, tm
     dialog = ask()
     dialog.set_text("evaluation.data.spec", str(tmp_path / "some.npz"))
     QApplication.processEvents()
+    dialog.show_field("evaluation.data.spec")
+    QApplication.processEvents()
     text = dialog.previews["evaluation.data.spec"].text
     assert "300 samples" in text.text()
     assert text.height() < 2 * text.fontMetrics().height()
+
+
+def test_that_a_section_shows_its_settings_alone_and_a_search_those_of_all_sections(ask, qtbot):
+    dialog = ask()
+    sections = dialog.sections
+    titles = [sections.list.item(row).text() for row in range(sections.list.count())]
+    assert titles[:3] == ["Model", "Calibration", "Evaluation"]
+    assert titles[-1] == "Target"
+
+    def shown():
+        QApplication.processEvents()
+        return {key for key, field in dialog.fields.items() if field.isVisible()}
+
+    assert {key.partition(".")[0] for key in shown()} == {"name", "model", "toolchain"}
+    qtbot.mouseClick(
+        sections.list.viewport(),
+        Qt.MouseButton.LeftButton,
+        pos=sections.list.visualItemRect(sections.list.item(titles.index("Training"))).center(),
+    )
+    assert shown() == {"training_function", "trained_weights"}
+    qtbot.keyClicks(sections.search, "labels")
+    assert shown() == {"calibration.labels", "evaluation.data.labels"}
+    # Enter leads to the first of them, and closes no dialog; Esc ends the search.
+    qtbot.keyClick(sections.search, Qt.Key.Key_Return)
+    assert dialog.isVisible()
+    qtbot.waitUntil(lambda: dialog.focusWidget() is dialog.fields["calibration.labels"].focusProxy())
+    qtbot.keyClick(sections.search, Qt.Key.Key_Escape)
+    assert dialog.isVisible()
+    assert sections.search.text() == ""
+    qtbot.keyClicks(sections.search, "labels")
+    # A click leads out of a search, also to the section that was shown before.
+    assert not sections.list.selectedItems()
+    sections.list.itemClicked.emit(sections.list.currentItem())
+    assert shown() == {"training_function", "trained_weights"}
+    assert [item.text() for item in sections.list.selectedItems()] == ["Training"]
+    qtbot.keyClicks(sections.search, "memory mode")
+    assert shown() == set()
+    assert dialog.target.isVisible()
+    assert not sections.nothing.isVisible()
+    sections.search.clear()
+    # What the data have no use for is not found, and the reason is told.
+    qtbot.keyClicks(sections.search, "letterbox")
+    assert shown() == set()
+    assert sections.nothing.isVisible()
+    # A problem marks its section and leads there out of a search.
+    dialog.set_text("gate.lsb", "many")
+    marked = [sections.list.item(row).text() for row in range(sections.list.count())]
+    assert [text for text in marked if text not in titles] == ["Correct: limits  (!)"]
+    dialog.problems.linkActivated.emit("gate.lsb")
+    assert "gate.lsb" in shown()
+
+
+def test_that_switches_are_check_boxes(ask, opened, qtbot):
+    dialog = ask()
+    before = opened.document.project.model.strict_export
+    box = dialog.fields["model.strict_export"]
+    box.click()
+    assert dialog.texts() == {"model.strict_export": "off" if before else "on"}
+    press_ok(dialog, qtbot)
+    assert opened.document.project.model.strict_export is not before
 
 
 def test_that_labels_follow_their_data(ask):

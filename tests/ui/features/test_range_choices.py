@@ -33,7 +33,7 @@ def ranges_say_where_they_come_from_and_follow_the_selection(panel, opened, qtbo
     assert selected.tensors == {"obs_0"}
     assert selected.nodes == {"conv2d"}
     qtbot.waitUntil(lambda: "conv2d" in panel.side.title.text())
-    assert "quantized range" in panel.side.title.text()
+    assert "Quantized" in panel.side.facts.text()
     # A module chosen elsewhere chooses its tensors.
     opened.context.selection.choose_modules(["stem"])
     qtbot.waitUntil(lambda: panel.table.chosen_rows() == [0, 1, 3])
@@ -132,7 +132,7 @@ def rewrite(field, qtbot, text):
 def test_that_a_tensor_which_no_sample_reached_can_be_given_a_range(panel, opened, qtbot):
     click(panel, qtbot, 3)
     editor = panel.side.editor
-    qtbot.waitUntil(lambda: "no calibration sample reached" in panel.side.title.text())
+    qtbot.waitUntil(lambda: "no calibration sample reached" in panel.side.remarks.text())
     assert "All observed values are equal" in panel.side.methods.why.text()
     rewrite(editor.fields.low, qtbot, "0")
     assert "Enter both ends" in editor.summary.text()

@@ -70,7 +70,10 @@ def test_that_a_comparison_says_what_to_do_and_aligns_changes_as_numbers(two_run
     assert panel.change_table.empty == NO_PAIR
     assert texts(panel.change_table, 1) == []
     panel.table.selectAll()
-    assert texts(panel.change_table, 1) == ["head"]
+    assert "head" in texts(panel.change_table, 1)
+    # Figures that are equal are told as such.
+    shown = dict(zip(texts(panel.change_table, 1), texts(panel.change_table, 2), strict=True))
+    assert shown["cycles"] == "equal"
     right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
     change = panel.change_table.model().index(0, 2)
     assert change.data(Qt.ItemDataRole.TextAlignmentRole) == right
@@ -102,10 +105,10 @@ def test_that_evaluated_configurations_are_listed_compared_restored_and_kept(two
     panel.table.selectAll()
     qtbot.mouseClick(panel.compare, Qt.MouseButton.LeftButton)
     assert panel.change_table.isVisible()
-    assert texts(panel.change_table, 1) == ["head"]
+    assert "head" in texts(panel.change_table, 1)
     # Runs are named by what changed, the change comes before the values, and all of it is visible.
     assert titles(panel.change_table)[2:] == ["Change", "Run 1", "Run 2 (+float head)"]
-    assert texts(panel.change_table, 4) == ["float"]
+    assert "float" in texts(panel.change_table, 4)
     header = panel.change_table.horizontalHeader()
     assert header.sectionViewportPosition(4) < panel.change_table.viewport().width()
     assert panel.change_table.width() > 0.9 * panel.width()

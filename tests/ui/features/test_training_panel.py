@@ -32,8 +32,8 @@ def test_that_epochs_are_shown_and_trained_weights_used_and_given_back(trained, 
     assert trained.sqnr.values.tolist() == [11.0, 12.0, 13.0]
     assert trained.sqnr.best == 3
     assert trained.loss.values.tolist() == [1.0, 1 / 2, 1 / 3]
-    assert "Before training 10.00 dB, best 13.00 dB after epoch 3" in trained.note.text()
-    assert "predicted on 2 samples held out" in trained.note.text()
+    assert "Before training 10.00 dB, best 13.00 dB (+3.00 dB) after epoch 3" in trained.note.text()
+    assert "SQNR predicted on 2 samples held out" in trained.note.text()
     assert not trained.train.isEnabled()
     # The engine is told what the form says.
     (told,) = [c.options for c in engines.commands if isinstance(c, RunStudy)]

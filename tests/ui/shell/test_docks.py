@@ -89,3 +89,12 @@ def test_that_the_button_of_a_tab_closes_its_dock(opened, qtbot):
     assert window.docks["suggestions"].isHidden()
     window.reveal("suggestions")
     assert "Suggestions" in tab_bars(window)
+
+
+def test_that_a_dock_that_floats_stays_within_the_window(opened, qtbot):
+    opened.window.reveal("ranges")
+    dock = opened.window.docks["ranges"]
+    qtbot.waitUntil(dock.isVisible)
+    dock.set_afloat()
+    inside = opened.window.geometry()
+    assert inside.contains(dock.geometry())

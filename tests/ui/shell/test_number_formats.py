@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from PySide6.QtWidgets import QCheckBox
 
 from ui.features.accuracy.quality_cards import quality_cards
 from ui.shared.config_form import ConfigDialog
@@ -146,18 +147,16 @@ def test_that_figures_of_formats_say_that_they_are_emulated():
     assert cards["Activations"].value == "4.00 bits, 8.00\u00d7"
 
 
-def test_that_switches_and_choices_are_lists_of_their_values(form):
+def test_that_switches_are_check_boxes_and_choices_lists_of_their_values(form):
     choose(form, "integer")
     field = form.fields["floor", "data"]
-    assert [field.itemText(row) for row in range(field.count())] == ["true", "false"]
-    assert field.currentText() == "false"
-    field.setCurrentIndex(0)
-    field.activated.emit(0)
+    assert isinstance(field, QCheckBox)
+    assert not field.isChecked()
+    field.click()
     assert form.config.parameters["data_in_floor"] is True
-    assert field.currentText() == "true"
+    assert field.isChecked()
     # The default takes the value back.
-    field.setCurrentIndex(1)
-    field.activated.emit(1)
+    field.click()
     assert "data_in_floor" not in form.config.parameters
     form.render_config(FormatConfig(scheme="minifloat_mx"), lambda _: "")
     rounding = form.fields["round_mode", "weight"]
@@ -166,8 +165,8 @@ def test_that_switches_and_choices_are_lists_of_their_values(form):
     assert form.config.parameters["weight_round_mode"] == "rz"
 
 
-def test_that_a_value_that_a_list_does_not_have_is_shown_and_told(form):
+def test_that_a_value_that_a_switch_cannot_have_is_shown_and_told(form):
     config = FIRST.model_copy(update={"parameters": {**FIRST.parameters, "floor": "perhaps"}})
     form.render_config(config, lambda c: target_of("formats").refusal(CHOICE, c, "global"))
-    assert "perhaps" in form.fields["floor", "data"].currentText()
+    assert "perhaps" in form.fields["floor", "data"].text()
     assert "true or false" in form.reason.text()

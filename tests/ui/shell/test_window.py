@@ -388,6 +388,15 @@ def test_that_a_project_saved_for_the_first_time_is_among_the_recent_ones(workbe
     menu.close()
 
 
+def test_that_saving_in_another_folder_tells_where_the_files_stay(opened, notices, tmp_path):
+    folder = opened.document.folder
+    opened.files.save_as(folder / "copy.qwb")
+    assert not notices.says("stay in")
+    (tmp_path / "other").mkdir()
+    opened.files.save_as(tmp_path / "other" / "copy.qwb")
+    assert str(folder) in notices.take("stay in").text
+
+
 def test_that_the_window_never_imports_torch_and_panels_are_there_before_pyqtgraph_is_read():
     code = (
         "import ui.shell.app, sys;"

@@ -90,9 +90,23 @@ def test_that_several_runs_are_compared_with_the_first_and_named_by_what_changed
     rows = {row.what: row for row in compared([first, wide, third])}
     assert rows["cycles"].values == ("1,000", "1,500", "900")
     assert rows["cycles"].change == "\u2212100 (\u221210.0 %)"
+    assert rows["cycles"].is_better
+    assert rows["Conv2d"].is_better is None
     assert rows["Conv2d"].values == ("", "a16w8", "")
     assert rows["Conv2d"].change == ""
     assert [row.kind for row in compared([first, wide])] == ["Figure", "Rule"]
+
+
+def test_that_figures_that_are_equal_are_told_on_demand_in_the_order_of_all_figures():
+    slower = run(2, cost=COST.model_copy(update={"cycles": 1500}))
+    (only,) = compared([run(1), slower])
+    assert (only.what, only.is_better) == ("cycles", False)
+    rows = compared([run(1), slower], equal_figures=True)
+    assert [row.what for row in rows].index("SQNR") < [row.what for row in rows].index("cycles")
+    changes = {row.what: (row.change, row.is_better) for row in rows}
+    assert changes["SQNR"] == changes["SRAM"] == ("equal", None)
+    # What is known of no run is no row.
+    assert all(all(row.values) for row in rows)
 
 
 def test_that_decibels_have_as_many_digits_as_they_changed_by():

@@ -24,7 +24,7 @@ from ui.shared.number_format import DASH, figure, percent
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
-from workbench.analysis.gate import GateResult, limit_words
+from workbench.analysis.gate import GateResult, Limit, limit_parts, limit_words
 from workbench.results import VerifyResult
 from workbench.results.quality import TokenStep
 
@@ -71,10 +71,20 @@ def describe_token(row: TokenStep) -> str:
 
 # Marks of a limit that is held, broken, or not checked.
 SIGNS = {True: "\u2713", False: "\u2717", None: "?"}
+CHECK_COLUMNS: tuple[Column[Limit], ...] = (
+    Column("", lambda r: SIGNS[r.held], lambda r: {False: 0.0, None: 1.0, True: 2.0}[r.held], "Met"),
+    Column("Check", lambda r: limit_parts(r)[0]),
+    Column("Value", lambda r: limit_parts(r)[1], lambda r: r.value),
+    Column("Limit", lambda r: limit_parts(r)[2] or NO_BOUND),
+)
+# The bound of a count that must be zero.
+NO_BOUND = "none"
 AGAINST_QUANTIZED = "NPU output against the quantized model"
 NO_TENSORS = "No tensor of the compiled program exists in the quantized model."
 # Plots may become this low: the panel fits a screen of 1600 x 1000 with a scale of 1.5.
-LOWEST_BARS_PX = 68
+LOWEST_BARS_PX = 92
+# Page of the checks.
+_CHECKS = 3
 EXPORTED_FILE = "Exported file vs. float model"
 
 
@@ -106,19 +116,18 @@ class ComparisonView(QWidget):
         self.token_table = FigureView("Program tokens", self.tokens, self)
         self.divergence = WrappedLabel(parent=self)
         self.verdict = WrappedLabel(parent=self)
+        self.checks = FigureTableModel(CHECK_COLUMNS, limit_words, self)
+        self.check_table = FigureView("Checks of the compiled program", self.checks, self)
         self._arrange()
 
     def render_verdict(self, gate: GateResult | None) -> None:
         """Show whether the program is compiled correctly, with all limits; nothing without it."""
         self.verdict.setVisible(gate is not None)
+        self.pages.setTabVisible(_CHECKS, gate is not None)
+        self.checks.set_rows(gate.limits if gate is not None else ())
         if gate is not None:
-            words: dict[bool | None, list[str]] = {True: [], False: [], None: []}
-            for limit in gate.limits:
-                words[limit.held].append(f"{SIGNS[limit.held]}\u00a0{limit_words(limit)}")
-            # What is not met has a line of its own.
-            others = " \u00b7 ".join([*words[True], *words[None]])
-            lines = [f"Compiled program {gate.sentence}", *words[False], others]
-            self.verdict.setText("\n".join(filter(None, lines)))
+            broken = [f"{SIGNS[False]}\u00a0{limit_words(one)}" for one in gate.limits if one.held is False]
+            self.verdict.setText("\n".join([f"Compiled program {gate.sentence}", *broken]))
 
     def render_comparison(self, value: VerifyResult, theme: Theme, *, stale: bool) -> None:
         """Show a comparison."""
@@ -140,7 +149,13 @@ class ComparisonView(QWidget):
         self.pages.setTabVisible(2, value.text is not None)
         self.divergence.setText(divergence_text(value))
         self.divergence.setVisible(bool(value.tensors))
-        tables = (self.variant_table, self.output_table, self.integer_table, self.token_table)
+        tables = (
+            self.variant_table,
+            self.output_table,
+            self.integer_table,
+            self.token_table,
+            self.check_table,
+        )
         for table in tables:
             table.set_look(theme, stale=stale)
 
@@ -157,7 +172,10 @@ class ComparisonView(QWidget):
         self.log.clicked.connect(self.differences.set_log)
         self.pages = Tabs(self)
         self.pages.add_pages(
-            ("Tensors", self.integer_table), ("Outputs", self.output_table), ("Tokens", self.token_table)
+            ("Tensors", self.integer_table),
+            ("Outputs", self.output_table),
+            ("Tokens", self.token_table),
+            ("Checks", self.check_table),
         )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 6, 8, 0)

@@ -244,6 +244,22 @@ class GraphSurface(QObject):
         below = QSizeF(room.width(), room.height() - corner.height())
         return fit(rect, below, smallest, flow).panned(0.0, corner.height())
 
+    def zoomed(self, factor: float, anchor: QPointF) -> Camera:
+        """Return the camera zoomed around a position of the widget.
+
+        A scene that fits the drawing across or down after zooming out is in its middle there.
+        """
+        camera = self.camera.zoomed(factor, anchor)
+        if self.scene is None or factor >= 1.0:
+            return camera
+        room, bounds = self._room(self._strip_at(camera.scale)), self.scene.bounds
+        middle = camera.centred(bounds, room)
+        fits_across = bounds.width() * camera.scale <= room.width()
+        fits_down = bounds.height() * camera.scale <= room.height()
+        return Camera(
+            camera.scale, middle.x if fits_across else camera.x, middle.y if fits_down else camera.y
+        )
+
     def centring(self, rect: QRectF, scale: float) -> Camera:
         """Return the camera of a scale that is centred on a rectangle, beside the minimap."""
         return Camera(scale).centred(rect, self._room(self._strip_at(scale)))

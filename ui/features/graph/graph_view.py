@@ -395,7 +395,7 @@ class GraphView(QWidget):
             factor = ZOOM_STEP ** event.angleDelta().y()
             position = event.position()
             anchor = self._middle() if self._is_over_map(position) else position
-            self.surface.look(self.surface.camera.zoomed(factor, anchor))
+            self.surface.look(self.surface.zoomed(factor, anchor))
         event.accept()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -423,7 +423,7 @@ class GraphView(QWidget):
             super().keyPressEvent(event)
 
     def _zoom_middle(self, factor: float) -> None:
-        self.surface.look(self.surface.camera.zoomed(factor, self._middle()))
+        self.surface.look(self.surface.zoomed(factor, self._middle()))
 
     def _middle(self) -> QPointF:
         return QRectF(QPointF(), self.surface.size()).center()
@@ -452,7 +452,7 @@ class GraphView(QWidget):
             and event.gestureType() == Qt.NativeGestureType.ZoomNativeGesture
         ):
             factor = 1.0 + event.value()
-            self.surface.look(self.surface.camera.zoomed(factor, event.position()))
+            self.surface.look(self.surface.zoomed(factor, event.position()))
             return True
         if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
             hit = self._hit(QPointF(event.pos()))

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QSplitte
 from ui.features.program_viewer.program_contents import TFLITE_SUFFIX
 from ui.shared.counter_table import COUNTER_COLUMNS, DELEGATE, MODULE, describe_counters
 from ui.shared.file_dialogs import ask_to_open
+from ui.shared.forms import make_primary
 from ui.shared.labels import Label, literal
 from ui.shared.number_format import DASH, count
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
@@ -154,6 +155,7 @@ class ExecutionView(QWidget):
         self.refer.clicked.connect(self._ask_for_reference)
         self.referred = Label("", self)
         self.run = QPushButton("Execute", self)
+        make_primary(self.run)
         self.run.clicked.connect(self.execute)
         self.note = Label("", self)
         self.note.setObjectName("Hint")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ui.shared.number_format import DASH, count, size
 from ui.shared.sortable_table import Column
 from workbench.pte.description import Constant, Instruction, Planned
-from workbench.pte.npu_commands import Command, NpuTensor, Operation
+from workbench.pte.npu_commands import Command, NpuTensor, Operation, meaning
 
 _USES_SHOWN = 6
 
@@ -21,8 +21,8 @@ class CommandRow:
 
     @property
     def words(self) -> str:
-        """The meaning of the command, if known."""
-        return str(self.operation) if self.operation is not None else ""
+        """The operation that the command starts, or what its value stands for, if that is known."""
+        return str(self.operation) if self.operation is not None else meaning(self.command)
 
     def says(self, text: str) -> bool:
         """Return whether the row contains a lower-case text."""
@@ -41,8 +41,8 @@ class KernelRow:
 def describe_command(row: CommandRow) -> str:
     """Return a command, one fact per line."""
     lines = [row.command.name, f"at {row.command.offset:#x}, value {row.command.value:#x}"]
+    lines += filter(None, [row.words])
     if row.operation is not None:
-        lines += [row.words]
         lines += [f"reads {area}, {size(area.bytes)}" for area in row.operation.reads]
         lines += [f"writes {area}, {size(area.bytes)}" for area in row.operation.writes]
     return "\n".join(lines)

@@ -11,20 +11,21 @@ from typing import Any, Literal, get_args, get_origin
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import (
+    QCheckBox,
     QComboBox,
     QDialog,
     QDialogButtonBox,
     QFormLayout,
     QLineEdit,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
 
 from ui.features.project.data_preview import DataPreview, DataSummary, differences, lacking_labels, summary_of
 from ui.features.project.draft import callables_of
+from ui.features.project.setting_sections import SettingSections
 from ui.shared.file_dialogs import DATA, MODELS, WEIGHTS
-from ui.shared.forms import PathField, TallForm, align_fields, make_primary, resize_on_screen
+from ui.shared.forms import PathField, make_primary, resize_on_screen
 from ui.shared.labels import Label, literal
 from ui.shared.setting_names import PREPROCESS, SECTIONS, TOKENS, Rows, titles
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
@@ -79,6 +80,11 @@ _WHEN_EMPTY = {
     "evaluation.data.tokens.tokenizer": "bytes",
 }
 _MOST_PROBLEMS = 4
+_PATHS_HINT = "Relative paths begin at the folder of the project, {}"
+_ON, _OFF = "on", "off"
+# The last section, and the words by which a search finds it.
+_TARGET = "Target"
+_TARGET_WORDS = "board device npu mac units clock system configuration memory mode vela compiler optimise"
 _FOLDERS = frozenset({"calibration.spec", "evaluation.data.spec"})
 
 
@@ -87,7 +93,7 @@ def text_of(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
-        return "on" if value else "off"
+        return _ON if value else _OFF
     if isinstance(value, list):
         if value and isinstance(value[0], list):
             return ",".join("x".join(map(str, shape)) for shape in value)
@@ -117,12 +123,11 @@ class ProjectSettingsDialog(QDialog):
         self._before: dict[str, str] = {}
         # Settings that messages name; their rows are shown even where they have no use yet.
         self._named: set[str] = set()
-        self._forms: dict[str, QFormLayout] = {}
         self._soon = QTimer(self, interval=250, singleShot=True)
         self._soon.timeout.connect(self.check)
         self._build()
         self.check()
-        resize_on_screen(self, 680, 720)
+        resize_on_screen(self, 880, 620)
         QTimer.singleShot(0, self, lambda: self.show_field(field))
 
     def texts(self) -> dict[str, str]:
@@ -148,8 +153,9 @@ class ProjectSettingsDialog(QDialog):
         """Give the focus to the field of a setting, or of the nearest one."""
         widget = self.field_of(field)
         if widget is not None:
-            self._show_rows(field)
-            self._scroll.ensureWidgetVisible(widget, 20, 160)
+            self._named |= {key for key in self.fields if key == field or key.startswith(f"{field}.")}
+            self.check()
+            self.sections.show_row(self._row_of(widget), widget)
             widget.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def field_of(self, field: str) -> QWidget | None:
@@ -163,11 +169,9 @@ class ProjectSettingsDialog(QDialog):
         fitting += [key for key in self.fields if field.startswith(f"{key}.")]
         return self.fields[fitting[0]] if fitting else None
 
-    def _show_rows(self, field: str) -> None:
-        """Show the rows of pictures or text that a message names, from now on."""
-        self._named |= {key for key in self.fields if key == field or key.startswith(f"{field}.")}
-        for key in self._named:
-            self._forms[key].setRowVisible(self.fields[key], True)
+    def _row_of(self, widget: QWidget) -> str:
+        """Return the setting of a field; the section of the target for its fields."""
+        return next((key for key, field in self.fields.items() if field is widget), _TARGET)
 
     def set_text(self, key: str, text: str) -> None:
         """Set a field as if the user had typed it."""
@@ -176,6 +180,8 @@ class ProjectSettingsDialog(QDialog):
             widget.set_text(text)
         elif isinstance(widget, QComboBox):
             widget.setCurrentText(text)
+        elif isinstance(widget, QCheckBox):
+            widget.setChecked(text == _ON)
         elif isinstance(widget, QLineEdit):
             widget.setText(text)
         self.check()
@@ -194,19 +200,22 @@ class ProjectSettingsDialog(QDialog):
         summaries = self._summaries()
         self._show_problems(infos or list(self._remarks(summaries)))
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
+        self.sections.use(self._unused())
+
+    def _unused(self) -> set[str]:
+        """Return the settings of pictures and of text that the present data have no use for."""
+        unused = set()
         for group in ("calibration", "evaluation.data"):
-            is_folder = os.path.isdir(self._opened.folder / _read(self.fields[f"{group}.spec"]))
-            wants = is_folder and bool(_read(self.fields[f"{group}.spec"]))
-            is_text = _read(self.fields[f"{group}.spec"]).endswith(TEXT_SUFFIX)
+            spec = _read(self.fields[f"{group}.spec"])
+            is_folder = bool(spec) and os.path.isdir(self._opened.folder / spec)
             for kinds, part, first, is_wanted in (
-                (PREPROCESS, "preprocess", "size", wants),
-                (TOKENS, "tokens", "length", is_text),
+                (PREPROCESS, "preprocess", "size", is_folder),
+                (TOKENS, "tokens", "length", spec.endswith(TEXT_SUFFIX)),
             ):
                 is_set = bool(_read(self.fields[f"{group}.{part}.{first}"]))
-                for name, _ in kinds:
-                    key = f"{group}.{part}.{name}"
-                    is_shown = is_wanted or is_set or key in self._named
-                    self._forms[key].setRowVisible(self.fields[key], is_shown)
+                if not is_wanted and not is_set:
+                    unused |= {f"{group}.{part}.{name}" for name, _ in kinds}
+        return unused - self._named
 
     def _summaries(self) -> dict[str, DataSummary]:
         """Show what the data sources hold, and return it by their settings."""
@@ -235,7 +244,12 @@ class ProjectSettingsDialog(QDialog):
 
     def _show_problems(self, infos: Sequence[ErrorInfo]) -> None:
         """Show problems, each with a link to its field."""
-        lines = []
+        lines, wrong = [], set()
+        for info in infos:
+            key = info.where.id if info.where is not None else ""
+            if (field := self.field_of(key)) is not None:
+                wrong.add(self._row_of(field))
+        self.sections.mark(wrong)
         for info in infos[:_MOST_PROBLEMS]:
             text = escape(f"{info.message} {info.hint}".strip())
             key = info.where.id if info.where is not None else ""
@@ -272,29 +286,30 @@ class ProjectSettingsDialog(QDialog):
         make_primary(self.buttons.button(kinds.Ok))
         self.buttons.accepted.connect(self._on_accepted)
         self.buttons.rejected.connect(self.reject)
-        body = QWidget(self)
-        column = QVBoxLayout(body)
-        column.setContentsMargins(0, 0, 8, 0)
-        column.setSpacing(8)
+        self.sections = SettingSections(self)
         values = settings.values(self._opened.project)
-        for title, rows in SECTIONS:
-            column.addWidget(_heading(title, body))
-            column.addLayout(self._form(rows, values, body))
-        column.addWidget(_heading("Target", body))
-        column.addLayout(self._target_form(body))
+        for number, (title, rows) in enumerate(SECTIONS):
+            page = self.sections.add(title)
+            page.addLayout(self._form(title, rows, values))
+            if not number:
+                hint = Label(_PATHS_HINT.format(self._opened.folder), self.sections)
+                hint.setObjectName("Hint")
+                hint.setWordWrap(True)
+                page.addWidget(hint)
+        column = self.sections.add(_TARGET)
+        column.addLayout(self._target_form())
         column.addWidget(self.target)
-        column.addStretch(1)
-        align_fields(body)
-        self._scroll: QScrollArea = TallForm(body, self)
+        self.sections.add_words(_TARGET, _TARGET_WORDS)
+        self.sections.finish()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(18, 16, 18, 14)
         layout.setSpacing(10)
-        layout.addWidget(self._scroll, 1)
+        layout.addWidget(self.sections, 1)
         layout.addWidget(self.problems)
         layout.addWidget(self.buttons)
 
-    def _form(self, rows: Rows, values: dict[str, Any], parent: QWidget) -> QFormLayout:
-        form = _form_layout()
+    def _form(self, section: str, rows: Rows, values: dict[str, Any]) -> QFormLayout:
+        form, parent = _form_layout(), self.sections
         known = settings.keys()
         for key, title in rows:
             field = known[key]
@@ -304,9 +319,9 @@ class ProjectSettingsDialog(QDialog):
             widget = self._field(key, title, field.annotation, parent)
             self.fields[key] = widget
             _write(widget, "" if is_optional else text)
-            self._forms[key] = form
             self._before[key] = _read(widget)
             form.addRow(_row_label(title, parent), widget)
+            self.sections.add_row(section, key, title, widget, form)
             if key in _FOLDERS:
                 preview = self.previews[key] = DataPreview(parent)
                 form.addRow("", preview)
@@ -321,7 +336,13 @@ class ProjectSettingsDialog(QDialog):
             path.edited.connect(lambda _text: self._soon.start())
             path.setToolTip(literal(key))
             return path
-        choices = _choices(kind)
+        if kind is bool:
+            switch = QCheckBox(parent)
+            switch.setAccessibleName(title)
+            switch.setToolTip(literal(key))
+            switch.toggled.connect(lambda _on: self._soon.start())
+            return switch
+        choices = [str(value) for value in get_args(kind)] if get_origin(kind) is Literal else []
         if choices:
             box = QComboBox(parent)
             box.addItems(["", *choices] if "preprocess" in key else choices)
@@ -336,7 +357,8 @@ class ProjectSettingsDialog(QDialog):
         line.textEdited.connect(lambda _text: self._soon.start())
         return line
 
-    def _target_form(self, parent: QWidget) -> QFormLayout:
+    def _target_form(self) -> QFormLayout:
+        parent = self.sections
         self.board = BoardBox(parent)
         self.board.render_board(self._board, self._opened.folder)
         self.board.chosen.connect(self._on_board_chosen)
@@ -375,20 +397,13 @@ class ProjectSettingsDialog(QDialog):
         self.accept()
 
 
-def _choices(kind: Any) -> list[str]:
-    """Return the values of a setting that has few; "on" and "off" for a switch."""
-    if kind is bool:
-        return ["on", "off"]
-    if get_origin(kind) is Literal:
-        return [str(value) for value in get_args(kind)]
-    return []
-
-
 def _read(widget: QWidget) -> str:
     if isinstance(widget, PathField):
         return widget.text()
     if isinstance(widget, QComboBox):
         return widget.currentText()
+    if isinstance(widget, QCheckBox):
+        return _ON if widget.isChecked() else _OFF
     assert isinstance(widget, QLineEdit)
     return widget.text().strip()
 
@@ -398,6 +413,8 @@ def _write(widget: QWidget, text: str) -> None:
         widget.line.setText(text)
     elif isinstance(widget, QComboBox):
         widget.setCurrentText(text)
+    elif isinstance(widget, QCheckBox):
+        widget.setChecked(text == _ON)
     elif isinstance(widget, QLineEdit):
         widget.setText(text)
 
@@ -413,12 +430,6 @@ def _form_layout() -> QFormLayout:
 def _row_label(title: str, parent: QWidget) -> Label:
     label = Label(title, parent)
     label.setMinimumWidth(LABELS_PX)
-    return label
-
-
-def _heading(title: str, parent: QWidget) -> Label:
-    label = Label(title, parent)
-    label.setObjectName("Subheading")
     return label
 
 

@@ -77,35 +77,53 @@ def overridden_tensor(chosen: ChoiceOfRange) -> str:
     return chosen.match if chosen.scope == "tensor" else ""
 
 
-def describe(row: RangeRow) -> str:
-    """Return the figures of a tensor, one per line."""
+def facts_of(row: RangeRow) -> list[tuple[str, str]]:
+    """Return the figures of a tensor by their names."""
     tensor = row.tensor
-    lines = [f"{row.name}  ({tensor.kind}, {row.type_text})", f"{tensor.op}  {tensor.module}".strip()]
-    if row.is_known and row.tensor.format:
-        lines.append(f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}")
+    facts = []
+    if row.is_known and (tensor.format or row.grid is not None):
+        facts.append(("Observed", f"{figure(tensor.minimum)} to {figure(tensor.maximum)}"))
     if row.is_known and row.grid is not None:
         channels = f", largest of {tensor.channels} channels" if tensor.channels > 1 else ""
-        lines += [
-            f"observed  {figure(tensor.minimum)} to {figure(tensor.maximum)}",
-            f"99.8 %  {figure(tensor.p_low)} to {figure(tensor.p_high)}",
-            f"quantized range  {figure(row.grid[0])} to {figure(row.grid[1])}",
-            f"step  {figure(row.step)}{channels}",
+        facts += [
+            ("99.8 %", f"{figure(tensor.p_low)} to {figure(tensor.p_high)}"),
+            ("Quantized", f"{figure(row.grid[0])} to {figure(row.grid[1])}"),
+            ("Step", f"{figure(row.step)}{channels}"),
         ]
+    if row.clipped is not None:
+        facts.append(("Clipped", percent(row.clipped)))
+    if row.sqnr_db is not None:
+        facts.append(("SQNR", f"{decibel(row.sqnr_db)}, measured"))
+    return facts
+
+
+def place_of(row: RangeRow) -> str:
+    """Return what a tensor is, and the operation and module that it belongs to."""
+    tensor = row.tensor
+    parts = [f"{tensor.kind}, {row.type_text}", tensor.op, tensor.module]
+    if tensor.origin and tensor.origin != tensor.node and tensor.kind != "weight":
+        parts.append(f"node {tensor.origin}")
+    return " \u00b7 ".join(filter(None, parts))
+
+
+def remarks_on(row: RangeRow) -> list[str]:
+    """Return what else is to be known of the range of a tensor, in sentences."""
+    tensor, lines = row.tensor, []
     if tensor.dynamic:
         lines.append("one range per call; shown over all samples")
-    if tensor.origin and tensor.origin != tensor.node and tensor.kind != "weight":
-        lines.insert(2, f"node {tensor.origin}")
     if tensor.shared:
         named = listed(list(tensor.shared[:_SHARED_NAMED]))
         more = f" and {len(tensor.shared) - _SHARED_NAMED} more" if len(tensor.shared) > _SHARED_NAMED else ""
         lines.append(f"one range with {named}{more}: the figures are of all of them")
-    if row.clipped is not None:
-        lines.append(f"clipped  {percent(row.clipped)}")
-    if row.sqnr_db is not None:
-        lines.append(f"SQNR  {decibel(row.sqnr_db)}, measured in PyTorch")
     if tensor.problem:
         lines.append(tensor.problem)
-    return "\n".join(lines)
+    return lines
+
+
+def describe(row: RangeRow) -> str:
+    """Return the figures of a tensor, one per line."""
+    figures = [f"{name}: {value}" for name, value in facts_of(row)]
+    return "\n".join([row.name, place_of(row), *figures, *remarks_on(row)])
 
 
 def _dead(row: RangeRow) -> str:

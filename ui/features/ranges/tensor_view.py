@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from ui.features.ranges.range_choices import NO_TENSOR, RangeMethodsView, RangeOverridesView
 from ui.features.ranges.range_editor import RangeEditor
-from ui.features.ranges.range_table import describe
+from ui.features.ranges.range_table import facts_of, place_of, remarks_on
 from ui.features.ranges.samples_view import SamplesView
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.forms import WrappedLabel
-from ui.shared.labels import Label
+from ui.shared.labels import FactsTable, Label
 from ui.shared.number_format import figure
 from ui.shared.range_data import SampleView
 from ui.shared.range_rows import Arrays, Channels, RangeRow
@@ -160,7 +160,12 @@ class TensorSide(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.title = WrappedLabel(UNCHOSEN_TEXT, self)
-        self.title.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.title.setObjectName("Subheading")
+        self.place, self.remarks = WrappedLabel(parent=self), WrappedLabel(parent=self)
+        self.place.setObjectName("Hint")
+        self.facts = FactsTable(self)
+        for label in (self.title, self.place, self.remarks):
+            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.editor = RangeEditor(self)
         self.methods, self.samples, self.chosen, self.calls = (
             RangeMethodsView(self),
@@ -186,7 +191,8 @@ class TensorSide(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 4, 4, 4)
         layout.setSpacing(3)
-        layout.addWidget(self.title)
+        for row in (self.title, self.place, self.facts, self.remarks):
+            layout.addWidget(row)
         layout.addWidget(split, 1)
         self.editor.hide()
         self._asked: tuple[TensorRange, Histogram] | None = None
@@ -202,6 +208,8 @@ class TensorSide(QWidget):
     def render_nothing(self, text: str = UNCHOSEN_TEXT) -> None:
         """Show that no tensor is selected."""
         self.title.setText(text)
+        for part in (self.place, self.facts, self.remarks):
+            part.hide()
         self._asked = None
         self.editor.hide()
         self.methods.render_choices([], "", NO_TENSOR)
@@ -217,10 +225,13 @@ class TensorSide(QWidget):
         theme: Theme,
     ) -> None:
         """Show one tensor."""
-        lines = describe(row).splitlines()
-        # Two facts in a line: the histogram below needs the room.
-        pairs = (lines[number : number + 2] for number in range(0, len(lines), 2))
-        self.title.setText("\n".join("  \u00b7  ".join(pair) for pair in pairs))
+        self.title.setText(row.name)
+        self.place.setText(place_of(row))
+        self.facts.render_facts(facts_of(row), theme.muted)
+        self.remarks.setText("\n".join(remarks_on(row)))
+        self.place.show()
+        self.facts.show()
+        self.remarks.setVisible(bool(remarks_on(row)))
         histogram = histogram_of(row.tensor, arrays)
         view = tensor_of(row, index, arrays, channels)
         self.editor.setVisible(True)

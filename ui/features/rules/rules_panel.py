@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QStackedLayout, QToolButton, Q
 
 from ui.features.rules.rule_form import RuleForm
 from ui.features.rules.rule_stack import RuleRow, RuleStackModel, RuleView, call_position, shown_order
-from ui.shared.empty_states import mark, sentence
+from ui.shared.empty_states import sentence
 from ui.shared.explanations import rule_name, rule_numbers
 from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.panel import Panel
@@ -88,16 +88,15 @@ class RulesPanel(Panel):
         """Say what the numbers of modules that rules apply to are counted in."""
         session, is_counted = self.context.session, bool(self.context.model_index.modules)
         view = session.stage("export")
-        text, is_bad = "", view.state == "failed"
+        text, has_failed = "", view.state == "failed"
         if view.state == "running":
             text = f"{STAGES_BY_ID['export'].verb}\u2026"
-        elif is_bad:
-            text = "Export failed: counts outdated" if is_counted else "Export failed: no counts"
+        elif has_failed and not is_counted:
+            text = "No counts"
         elif is_counted and session.planned and view.state != "cached":
             text = "Counts outdated"
         self.hint.setText(" \u00b7 ".join(part for part in ("The last match wins", text) if part))
         self.hint.setToolTip(literal(sentence(view, "Load the model to count its modules.")))
-        mark(self.hint, is_bad=is_bad)
 
     def render_selection(self, selected: Selected) -> None:
         if selected.origin == self.panel_id:

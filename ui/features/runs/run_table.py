@@ -159,6 +159,9 @@ def describe_run_row(row: RunRow) -> str:
     return describe_run(row.run)
 
 
+CHANGE_COLUMN = 2
+
+
 def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]:
     """Return the columns of the differences of runs: the change first, then the value in each run."""
 

@@ -9,6 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from ui.features.runs.run_table import (
+    CHANGE_COLUMN,
     RUN_COLUMNS,
     SQNR_COLUMN,
     RunRow,
@@ -21,7 +22,7 @@ from ui.shared.empty_states import StageNote, StaleBanner
 from ui.shared.labels import Label
 from ui.shared.number_format import DASH
 from ui.shared.panel import Panel
-from ui.shared.sortable_table import FigureTableModel, FigureView
+from ui.shared.sortable_table import FigureTableModel, FigureView, JudgedDelegate
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
 from ui.shared.tradeoff_plot import CPU_WORDS, Dot, TradeoffPlot
@@ -84,6 +85,9 @@ class RunsPanel(Panel):
         self.compare.clicked.connect(lambda: self.pages.setCurrentIndex(_COMPARISON))
         self.changes = FigureTableModel(comparison_columns(()), describe_compared, self)
         self.change_table = FigureView("Run comparison", self.changes, self, empty=NO_PAIR)
+        self.change_table.setItemDelegateForColumn(
+            CHANGE_COLUMN, JudgedDelegate(lambda: self.context.theme, lambda row: row.is_better, self)
+        )
         self.change_note = _hint("", self)
         self._lay_out()
         self.context.history.changed.connect(self._on_changed)
@@ -216,7 +220,7 @@ class RunsPanel(Panel):
         warnings = dict.fromkeys(filter(None, (estimate_warning(first, run) for run in others)))
         self.change_note.setText("  ".join([f"Compared with {titles[0]} ({rules_line(first)}).", *warnings]))
         self.changes.set_columns(comparison_columns(titles))
-        self.changes.set_rows(compared(chosen, self.context.session.cache))
+        self.changes.set_rows(compared(chosen, self.context.session.cache, equal_figures=True))
 
     def _describe(self, dot: int) -> str:
         return describe_run(self._runs[self._dots[dot]])

@@ -9,6 +9,7 @@ from PySide6.QtCore import QPoint, QPointF, QRectF, QSizeF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication
 
+from tests.for_each import for_each
 from tests.problems import refused
 from ui.features.graph.paint_overlays import has_map, map_rect, map_strip
 from workbench.graph.snapshot import Edge, GraphSnapshot, Node
@@ -119,23 +120,41 @@ def test_that_dragging_pans_and_selects_nothing(qtbot: QtBot, show: Show, layers
     assert view.surface.selected == frozenset()
 
 
-def test_that_zooming_leaves_what_is_under_the_mouse_in_place(show: Show, layers: GraphSnapshot) -> None:
-    view = show(layers)
-    mouse = QPointF(200, 150)
-    before = view.surface.camera.to_scene(mouse)
+def turn_wheel(view: GraphView, mouse: QPointF, angle: int) -> None:
     QApplication.sendEvent(
         view,
         QWheelEvent(
             mouse,
             mouse,
             QPoint(),
-            QPoint(0, 240),
+            QPoint(0, angle),
             Qt.MouseButton.NoButton,
             Qt.KeyboardModifier.NoModifier,
             Qt.ScrollPhase.NoScrollPhase,
             False,
         ),
     )
+
+
+@for_each(("x", "y"), [(5.0, 5.0), (590.0, 390.0)])
+def test_that_a_graph_that_is_zoomed_out_is_in_the_middle(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot, x: float, y: float
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    for _ in range(12):
+        turn_wheel(view, QPointF(x, y), -240)
+    assert view.surface.scene is not None
+    at = view.surface.camera.to_window(view.surface.scene.bounds.center())
+    middle = QRectF(QPointF(), view.surface.size()).center()
+    assert (at.x(), at.y()) == pytest.approx((middle.x(), middle.y()), abs=1)
+
+
+def test_that_zooming_leaves_what_is_under_the_mouse_in_place(show: Show, layers: GraphSnapshot) -> None:
+    view = show(layers)
+    mouse = QPointF(200, 150)
+    before = view.surface.camera.to_scene(mouse)
+    turn_wheel(view, mouse, 240)
     after = view.surface.camera.to_scene(mouse)
     assert (after.x(), after.y()) == pytest.approx((before.x(), before.y()))
 
