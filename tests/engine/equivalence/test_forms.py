@@ -8,13 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from tests.engine.in_process import Engine, project
+from tests.engine.in_process import CALIBRATED, Engine, project
 from tests.engine.remedies import follow
 from workbench.engine.equivalence import forms
 from workbench.engine.equivalence.comparison import CHANGE, Comparison, is_rounding
 from workbench.engine.loading.eager import EagerModel, Request, Step, example_request
 from workbench.engine.stages import calibrate, convert, export
 from workbench.errors import Cancelled, WorkbenchError
+from workbench.project import edits
+from workbench.project.model import DataSource
 
 pytestmark = pytest.mark.engine
 
@@ -260,3 +262,21 @@ def test_that_a_stateful_sequence_is_one_run():
     runs = forms._runs(steps, continues=True)
     assert [[step.inputs[0] for step in run] for run in runs] == [[0, 1], [2, 3]]
     assert len(list(forms._runs(steps, continues=False))) == 4
+
+
+def test_that_an_edit_of_a_config_compares_the_prepared_program_once(engine, monkeypatch):
+    compare, compared = calibrate.compare_prepared, []
+    monkeypatch.setattr(
+        calibrate, "compare_prepared", lambda *given: compared.append(given) or compare(*given)
+    )
+    made = project("small", **CALIBRATED)
+    assert engine.run(made, "calibrate") == "done"
+    first = engine.result(made, "calibrate").compared
+    edited = edits.assign(made, "module_name", "conv", "a16w8")
+    assert engine.path(edited, "calibrate") != engine.path(made, "calibrate")
+    assert engine.run(edited, "calibrate") == "done"
+    assert engine.result(edited, "calibrate").compared == first
+    assert len(compared) == 1
+    other = edited.model_copy(update={"calibration": DataSource(spec="networks.py:unseeded_samples")})
+    assert engine.run(other, "calibrate") == "done"
+    assert len(compared) == 2

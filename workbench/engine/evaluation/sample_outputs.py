@@ -51,11 +51,11 @@ class SampleOutputs:
         storable = all(tensor.dtype != torch.bfloat16 for tensor in tensors)
         if storable and not sample.carried and size <= _LIMIT_BYTES:
             self._bytes = size
-            self.known[_digest(sample)] = OutputsOfSample(list(floats), list(quantized))
+            self.known[digest_of(sample)] = OutputsOfSample(list(floats), list(quantized))
 
     def get(self, sample: Sample) -> OutputsOfSample | None:
         """Return the outputs for a sample; None if they are not known."""
-        return self.known.get(_digest(sample)) if self.known else None
+        return self.known.get(digest_of(sample)) if self.known else None
 
     def save(self, folder: Path) -> None:
         """Write the outputs to a result folder."""
@@ -83,7 +83,7 @@ def load_outputs(context: StageContext) -> SampleOutputs:
     return outputs
 
 
-def _digest(sample: Sample) -> str:
+def digest_of(sample: Sample) -> str:
     """Return the digest of a sample's inputs: of their types, shapes and values."""
     digest = hashlib.blake2b(digest_size=16)
     for tensor in sample.inputs:

@@ -43,8 +43,10 @@ class Watched(torch.fx.Interpreter):
     """
 
     def __init__(self, module: torch.fx.GraphModule, see: Callable[[str, torch.Tensor], None]) -> None:
-        shown = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
-        programs.write_nowhere(shown)
+        shown = module
+        if any(map(programs.is_write, module.graph.nodes)):
+            shown = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
+            programs.write_nowhere(shown)
         super().__init__(shown)
         self._see = see
         self._names = {id(branch): name for name, branch in branches_of(shown)}

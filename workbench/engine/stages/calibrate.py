@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +14,10 @@ import torch
 from workbench.engine.calibration.observer_threads import ObserverThreads, can_observe_beside
 from workbench.engine.calibration.runs import Calibration, searching_ranges
 from workbench.engine.calibration.sample_extrema import SampleExtrema
+from workbench.engine.calibration.statistics import value_hashes
 from workbench.engine.data.evaluation import calibration_samples, is_repeatable
-from workbench.engine.equivalence.forms import compare_prepared, reference_on
+from workbench.engine.equivalence.forms import SAMPLES, compare_prepared, reference_on
+from workbench.engine.evaluation.sample_outputs import digest_of
 from workbench.engine.evaluation.stateful_execution import stepping
 from workbench.engine.fx.branches import constants
 from workbench.engine.fx.modules import with_origins
@@ -31,6 +35,8 @@ from workbench.results import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from workbench.engine.data import Samples
     from workbench.engine.runtime.context import StageContext
     from workbench.results import FormComparison
@@ -49,20 +55,14 @@ def run(context: StageContext) -> None:
     with accelerated(context.accelerate):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
-    reference = reference_on(context, samples)
-
-    def compare() -> tuple[FormComparison, ...]:
-        with torch.inference_mode():
-            return compare_prepared(context, reference, prepared.module)
-
-    with Beside(compare, context.check_cancelled) as comparing:
+    with _comparing(context, samples, prepared.module) as comparison:
         extrema = SampleExtrema(ranges.activations(calibrated.module))
         calibration = Calibration(context, calibrated.module, extrema)
         warnings = _observe(context, calibration, samples)
         _observe_constants(calibrated.module)
         with searching_ranges(context):
             rows, arrays = ranges.collect(calibrated.module, extrema)
-        compared = comparing.result()
+        compared = comparison()
     carried = next((sample.carried for sample in samples), 0)
     result = CalibrateResult(
         samples=len(extrema.samples),
@@ -80,6 +80,43 @@ def run(context: StageContext) -> None:
     if not context.project.calibration:
         context.log("Calibrated on the example input only: ranges are not meaningful.", "warning")
     context.keep(calibrated)
+
+
+@contextmanager
+def _comparing(
+    context: StageContext, samples: Samples, prepared: torch.fx.GraphModule
+) -> Iterator[Callable[[], tuple[FormComparison, ...]]]:
+    """Compare exported and prepared program with the model, beside what the block does.
+
+    Most edits change observers only, which pass values on: what was compared for the same function
+    on the same samples is known.
+    """
+    key = _function_key(context, samples, prepared) if context.is_accelerated else ""
+    if known := context.store.get("compared", key):
+        yield lambda: known
+        return
+    reference = reference_on(context, samples)
+
+    def compare() -> tuple[FormComparison, ...]:
+        with torch.inference_mode():
+            return compare_prepared(context, reference, prepared)
+
+    with Beside(compare, context.check_cancelled) as comparing:
+        yield comparing.result
+    if key:
+        context.store.keep("compared", key, comparing.result())
+
+
+def _function_key(context: StageContext, samples: Samples, prepared: torch.fx.GraphModule) -> str:
+    """Return a key of what a prepared program computes, and of what it is compared on; "" if unknown."""
+    hashes, outputs = value_hashes(prepared), list[str]()
+    if hashes is None:
+        return ""
+    torch.fx.map_arg(prepared.graph.output_node().args, lambda node: outputs.append(hashes[node.name]))
+    inputs = [digest_of(sample) for sample in itertools.islice(samples, SAMPLES)]
+    project = context.project
+    is_changed = bool(project.trained_weights or project.compressions or project.improvers)
+    return f"{context.plan.key('export')} {outputs} {inputs} {is_changed}"
 
 
 def _observe(context: StageContext, calibration: Calibration, samples: Samples) -> list[str]:
