@@ -101,7 +101,8 @@ class Histogram:
         # The integral of (x - nearest grid value)^2, in steps: a parabola around every value.
         positions = (self.edges[None, :] - low[:, None]) / scale[:, None]
         nearest = np.clip(np.rint(positions), 0.0, steps)
-        integral = nearest / 12.0 + (positions - nearest) ** 3 / 3.0
+        apart = positions - nearest
+        integral = nearest / 12.0 + apart * apart * apart / 3.0
         errors = (integral[:, 1:] - integral[:, :-1]) * scale[:, None] ** 3
         total = float(self.counts.sum())
         noise: NDArray[np.float64] = (errors @ self._density()) / (total or 1.0)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QColor, QPalette, QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
@@ -166,6 +166,9 @@ class OutcomePanel(ResultPanel):
         self.suggesting = shared_suggestions(self.context)
         self.suggesting.changed.connect(lambda: self._mark("state"))
         self.context.session.stage_changed.connect(self._show_progress)
+        # Suggestions take as long as the answers, which are painted first.
+        self._steps_soon = QTimer(self, singleShot=True, interval=0)
+        self._steps_soon.timeout.connect(self._show_steps)
         self.frames["evaluate"] = StageFrame("Outcome", NOTHING, self._make, self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
@@ -192,7 +195,7 @@ class OutcomePanel(ResultPanel):
         for card in self.cards[len(answers) :]:
             card.hide()
         self._arrange(len(answers))
-        self._show_steps()
+        self._steps_soon.start()
         is_packed = self.context.result("package") is not None
         self.buttons["deliver"].setEnabled(is_packed)
         self.buttons["deliver"].setToolTip(literal(_DELIVER_TIP if is_packed else _NOT_PACKED))
