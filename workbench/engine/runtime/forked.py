@@ -114,6 +114,8 @@ class Beside(Generic[Value]):
             outcome = "value", self._work()
         except WorkbenchError as error:
             outcome = "problems", error.infos
+        except Exception:  # noqa: BLE001 - the engine does the work itself, and raises what this was
+            return
         with os.fdopen(writing, "wb") as wire:
             pickle.dump(outcome, wire)
 
