@@ -18,6 +18,7 @@ from tosa.TosaGraph import TosaGraph
 
 from workbench.engine.ethos_u.grids import Grid, grid_of
 from workbench.engine.evaluation.measures import Accumulator, blocks
+from workbench.engine.evaluation.quick_modules import tapped_quantized
 from workbench.engine.evaluation.tensors import Watched, visible
 from workbench.engine.fx import programs
 from workbench.graph.labels import operator_name
@@ -208,13 +209,14 @@ def _origin(node: torch.fx.Node) -> str:
 class IntegerComparison:
     """Accumulates the difference of integers and quantized model over samples, per tensor."""
 
-    def __init__(self, converted: torch.fx.GraphModule, pairs: Sequence[Pair]) -> None:
+    def __init__(
+        self, converted: torch.fx.GraphModule, pairs: Sequence[Pair], *, is_accelerated: bool
+    ) -> None:
         self.pairs, self._seen = pairs, {pair.seen for pair in pairs}
-        self._values: dict[str, torch.Tensor] = {}
         self._converted = converted
         # A copy of a program with state would keep the first state.
-        has_state = bool(programs.written_buffers(converted))
-        self._watched = None if has_state else Watched(converted, self._keep)
+        is_plain = not programs.written_buffers(converted) and not programs.has_control_flow(converted)
+        self._tapped = tapped_quantized(converted, self._seen) if is_accelerated and is_plain else None
         self._layouts: dict[str, Layout] = {}
         self._sums = [Accumulator() for _ in pairs]
         self._elements, self._exact, self._most = ([0] * len(pairs) for _ in range(3))
@@ -236,10 +238,7 @@ class IntegerComparison:
         self, inputs: tuple[torch.Tensor, ...], tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]]
     ) -> Iterator[tuple[Pair, torch.Tensor, torch.Tensor]]:
         """Yield each pair with the quantized model's values and the real values of the integers."""
-        self._values = {}
-        watched = self._watched or Watched(self._converted, self._keep)
-        watched.run(*inputs)
-        values, self._values = self._values, {}
+        values = self._values(inputs)
         for pair in self.pairs:
             codes, value = tensors.get((pair.delegate, pair.name)), values.get(pair.seen)
             if codes is not None and value is not None and codes.size == value.numel():
@@ -260,9 +259,18 @@ class IntegerComparison:
         self._layouts[pair.node.name] = layout = layout_of(real, value)
         return layout.of(real).contiguous()
 
-    def _keep(self, name: str, value: torch.Tensor) -> None:
-        if name in self._seen:
-            self._values[name] = value
+    def _values(self, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        """Return the values of the quantized model's tensors that are compared."""
+        if self._tapped is not None:
+            return self._tapped(*inputs)[1]
+        values: dict[str, torch.Tensor] = {}
+
+        def see(name: str, value: torch.Tensor) -> None:
+            if name in self._seen:
+                values[name] = value
+
+        Watched(self._converted, see).run(*inputs)
+        return values
 
     def result(self) -> Iterator[IntegerQuality]:
         """Yield the figures of all compared tensors, in program order."""

@@ -387,7 +387,7 @@ def _inside(context: StageContext, lowered: Lowered) -> IntegerComparison:
     converted = context.live("convert").module
     prepared = context.live("prepare").module
     inner_pairs = pairs(prepared, converted, lowered.device_graph) if lowered.device_graph else []
-    return IntegerComparison(converted, inner_pairs)
+    return IntegerComparison(converted, inner_pairs, is_accelerated=context.is_accelerated)
 
 
 def integers(context: StageContext, history: Sequence[Sample]) -> dict[str, dict[str, torch.Tensor]]:
