@@ -1,5 +1,6 @@
 """Work in a copy of the engine: its value or its problem comes back, and no process is left."""
 
+import errno
 import os
 import signal
 import time
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from tests.engine.jobs.test_forked_stage import children
+from workbench.engine.runtime import forked
 from workbench.engine.runtime.forked import Beside, can_fork
 from workbench.errors import Cancelled, WorkbenchError, failure
 
@@ -84,5 +86,14 @@ def test_that_leaving_or_cancelling_ends_a_copy_that_still_works():
 
 def test_that_work_is_done_here_where_the_engine_may_not_be_copied():
     torch.set_num_threads(2)
+    with Beside(os.getpid, never) as beside:
+        assert beside.result() == os.getpid()
+
+
+def test_that_work_is_done_here_where_the_system_refuses_a_copy(monkeypatch):
+    def refused():
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(forked, "fork", refused)
     with Beside(os.getpid, never) as beside:
         assert beside.result() == os.getpid()

@@ -48,14 +48,22 @@ def forked(work: Callable[[int], object]) -> tuple[int, int]:
 
     Returns:
         The number of the copy, and the descriptor of what it writes.
+
+    Raises:
+        OSError: The system refuses a copy.
     """
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
     engine = os.getpid()
-    if not (pid := fork()):
-        _run(work, writing, engine)
-    os.close(writing)
+    try:
+        if not (pid := fork()):
+            _run(work, writing, engine)
+    except OSError:
+        os.close(reading)
+        raise
+    finally:
+        os.close(writing)
     return pid, reading
 
 
@@ -79,7 +87,7 @@ def _run(work: Callable[[int], object], writing: int, engine: int) -> None:
 class Beside(Generic[Value]):
     """The value of some work that a copy of the engine does; leaving the context ends the copy.
 
-    What the work changes in memory is lost. It must not send events. Where the engine may not be
+    What the work changes in memory is lost. It must not send events. Where the engine cannot be
     copied, it does the work when the context is entered; where the copy ends without a value, for
     want of memory for example, when the value is asked for.
 
@@ -95,10 +103,12 @@ class Beside(Generic[Value]):
         self._wire: FileIO | None = None
 
     def __enter__(self) -> Self:
-        if can_fork():
-            self._pid, reading = forked(self._answer)
-            self._wire = FileIO(reading)
-        else:
+        # The system may refuse a copy, for want of memory or processes.
+        with suppress(OSError):
+            if can_fork():
+                self._pid, reading = forked(self._answer)
+                self._wire = FileIO(reading)
+        if self._wire is None:
             self._values.append(self._work())
         return self
 
