@@ -86,7 +86,14 @@ def fake_torch(loaded=None, exported=None):
 
 
 def executed(text, folder, **names):
-    same = {"with_tensor_outputs": lambda program: program, "with_free_names": lambda model: None}
+    same = {
+        "with_tensor_outputs": lambda program: program,
+        "with_free_names": lambda model: None,
+        "arguments_of": lambda inputs: (inputs, {}),
+        "with_flat_inputs": lambda model, args, named: (args, []),
+        "with_flat_signature": lambda program: (program.example_inputs[0], []),
+        "input_places": [],
+    }
     scope = {"HERE": folder, "np": np, "random": random, "sys": sys, **same, **names}
     exec(compile(text, "part.py", "exec"), scope)
     return scope
