@@ -11,6 +11,8 @@ from workbench.engine.fx.chosen_rows import with_all_rows
 from workbench.engine.fx.functional_writes import with_functional_writes
 from workbench.engine.fx.plain_regions import with_plain_regions
 from workbench.engine.fx.usual_forms import with_float32, with_free_names, with_instance_norms
+from workbench.project import edits
+from workbench.project.model import DataSource
 
 pytestmark = pytest.mark.engine
 
@@ -267,6 +269,30 @@ def test_that_chosen_rows_that_depend_on_each_other_are_refused(engine):
     made, _ = written(engine, MIXING)
     assert engine.run(made, "export") == "failed"
     assert engine.failure.code == "size-from-data"
+
+
+PIECES = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    def forward(self, x):
+        first, *_ = torch.tensor([[1.0, 0.0, 2.0, 3.0]]).expand(x.shape[0], -1).unbind(-1)
+        return self.layer(x) * first + first
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(1, 4),)
+def samples():
+    return (torch.randn(4, 1).mT for _ in range(4))
+"""
+
+
+def test_that_a_single_number_of_a_longer_constant_is_calibrated(engine):
+    made, _ = written(engine, PIECES)
+    made = edits.set_calibration(made, DataSource(spec="own.py:samples"))
+    assert engine.run(made, "verify") == "done", engine.failure
 
 
 def written_into(x):

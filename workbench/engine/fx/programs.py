@@ -17,11 +17,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import numpy as np
+
     from workbench.graph.snapshot import NodeKind
 
 
 CHANNELS_SHOWN = 4096
 _QUANTIZE_ARGUMENTS = 6
+
+
+def raw_bytes(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Return the bytes of a tensor's values in order, for a digest.
+
+    A tensor of one element counts as contiguous whatever its strides are, which ``view`` refuses.
+    """
+    values = tensor.detach().cpu().contiguous()
+    return values.as_strided((values.numel(),), (1,)).view(torch.uint8).numpy()
 
 
 def dtype_name(dtype: Any) -> str:
