@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    import numpy as np
-
     from workbench.graph.snapshot import NodeKind
 
 
@@ -26,13 +24,13 @@ CHANNELS_SHOWN = 4096
 _QUANTIZE_ARGUMENTS = 6
 
 
-def raw_bytes(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+def raw_bytes(tensor: torch.Tensor) -> memoryview:
     """Return the bytes of a tensor's values in order, for a digest.
 
     A tensor of one element counts as contiguous whatever its strides are, which ``view`` refuses.
     """
     values = tensor.detach().cpu().contiguous()
-    return values.as_strided((values.numel(),), (1,)).view(torch.uint8).numpy()
+    return values.as_strided((values.numel(),), (1,)).view(torch.uint8).numpy().data
 
 
 def dtype_name(dtype: Any) -> str:
