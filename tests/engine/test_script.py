@@ -141,12 +141,14 @@ def shared_weights(folder):
 NAMED = """
 import torch
 from torch import nn
+class Output(dict):
+    pass
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.fc = nn.Linear(4, 2)
+        self.heads = nn.ModuleDict({"class": nn.Linear(4, 2)})
     def forward(self, *, image, mask, scale):
-        return self.fc(image * mask["rows"]) * scale
+        return Output(scores=self.heads["class"](image * mask["rows"]) * scale)
 def sample(factor=1.0):
     return {"mask": {"rows": torch.rand(1, 4)}, "image": torch.randn(1, 4) * factor, "scale": 2.0}
 def net():

@@ -44,6 +44,22 @@ def test_that_single_values_and_numbers_make_single_values(engine):
     assert engine.failure.code == "prepared-program-differs"
 
 
+def test_that_single_values_are_compared_with_numbers(engine):
+    made = network("unseen_networks.py:single_comparisons")
+    assert_right(engine, made)
+    assert [output.shape for output in engine.result(made, "export").outputs] == [
+        (4, 8),
+        (),
+        (),
+        (2,),
+        (4, 8),
+    ]
+    # The last one is read beside a whole tensor, which has its dimensions.
+    assert len(places(engine, made, "numbers_with_single_values", "prepare")) == 4
+    off = network("unseen_networks.py:single_comparisons", numbers_with_single_values=False)
+    assert engine.run(off, "calibrate") == "failed"
+
+
 def test_that_a_linear_may_have_computed_weights(engine):
     made = network("unseen_networks.py:computed_weights")
     assert_right(engine, made)

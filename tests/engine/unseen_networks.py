@@ -219,6 +219,18 @@ def single_values():
     return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 4, 8)
 
 
+def single_comparisons():
+    """Comparisons of a figure of all elements with numbers."""
+
+    def run(self, x):
+        y = self.layer(x)
+        most, count = y.amax(), (y > 0).sum()
+        both = torch.stack([most > 1, count <= 20])
+        return y, most > 1, torch.where(most < 1.5, most, -most), both, torch.where(most > 1, y, -y)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 4, 8)
+
+
 def computed_weights():
     """A linear whose weights another one computes."""
 

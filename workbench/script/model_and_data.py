@@ -151,13 +151,17 @@ def split_outputs_part(project: Project) -> list[str]:
     return [text.partition('"""\n')[2].strip("\n") for text in texts]
 
 
+# The end of a file's description.
+_END = '"""\n'
+
+
 def tensor_outputs_part() -> str:
     """Return the functions that let a model take and return tensors alone, and rename its parts."""
     text = _PROGRAM_OUTPUTS.read_text()
-    inputs = _PROGRAM_OUTPUTS.with_name("flat_inputs.py").read_text().partition('"""\n')[2]
+    inputs = _PROGRAM_OUTPUTS.with_name("flat_inputs.py").read_text().partition(_END)[2]
     names = _PROGRAM_OUTPUTS.with_name("usual_forms.py").read_text()
     renaming = f"from torch import fx\n\n{names[names.index(_NAMES_BEGIN) :]}"
-    return f"{text[text.index('from typing') :]}\n\n{inputs.strip()}\n\n{renaming}"
+    return f"{text.partition(_END)[2]}\n\n{inputs.strip()}\n\n{renaming}"
 
 
 _FROM_ONNX = """\
@@ -247,14 +251,14 @@ def model_part(opened: OpenProject, *, branches: bool, taken: WeightsTaken | Non
         body.append("    # The checks of torch.distributions look into values, which an export has not.")
         body.append("    torch.distributions.Distribution.set_default_validate_args(False)")
         body.append("    with torch.no_grad():")
-        body.append(f"        program = torch.export.export(model, inputs, strict={model.strict_export})")
+        body.append(f"        program = exported_program(model, inputs, strict={model.strict_export})")
     named, kinds = "", {kind for kind, _, _ in opened.project.quantizer_calls()}
     if branches and kinds & {"module_name", "module_type"}:
         text = _BRANCH_MODULES.read_text()
         named = "\n" + text[text.index("from collections") :]
         known = "None" if model.spec.endswith(".pt2") else "model"
         body.append(f"    name_modules(program, {known})")
-    body.append("    return with_tensor_outputs(program), inputs")
+    body.append("    return with_tensor_outputs(with_free_weights(program)), inputs")
     return named + _FROM_FILE + "\n\ndef load_model():\n" + "\n".join(body)
 
 

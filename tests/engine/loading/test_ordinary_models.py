@@ -12,7 +12,7 @@ from workbench.engine.fx.functional_writes import with_functional_writes
 from workbench.engine.fx.plain_regions import with_plain_regions
 from workbench.engine.fx.usual_forms import with_float32, with_free_names, with_instance_norms
 from workbench.project import edits
-from workbench.project.model import DataSource
+from workbench.project.model import DataSource, ModelSource
 
 pytestmark = pytest.mark.engine
 
@@ -165,6 +165,54 @@ def test_that_tensors_in_dataclasses_are_outputs_in_order(engine):
     expected = (found.scores, found.boxes.corners, found.boxes.labels[0])
     for value, output in zip(exported(engine, made)(x), expected, strict=True):
         torch.testing.assert_close(value, output)
+
+
+OBJECTS = """
+from collections import OrderedDict
+import torch
+from torch import nn
+class Output(OrderedDict):
+    def __getattr__(self, name):
+        return self[name]
+class Levels(list):
+    pass
+class Boxes:
+    def __init__(self, corners, levels):
+        self.corners, self.levels, self.size = corners, levels, 3
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleDict({"class": nn.Linear(4, 2), "in": nn.BatchNorm1d(4)})
+        self.register_parameter("lambda", nn.Parameter(torch.tensor(0.5)))
+    def forward(self, x):
+        y = self.heads["class"](self.heads["in"](x)) * getattr(self, "lambda")
+        return Output(scores=y, boxes=Boxes(y * 2, Levels([y + 1, y - 1])))
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(3, 4),)
+"""
+
+
+def test_that_tensors_in_objects_are_outputs_and_parts_may_be_named_as_words_of_python(engine):
+    made, names = written(engine, OBJECTS)
+    assert engine.verified(made).max_lsb <= 1
+    state = programs.load(engine.path(made, "export")).state_dict
+    assert {"heads.class_.weight", "lambda_"} <= state.keys()
+    model, (x,) = names["net"]()
+    expected = model(x)
+    tensors = (expected.scores, expected.boxes.corners, *expected.boxes.levels)
+    for value, output in zip(exported(engine, made)(x), tensors, strict=True):
+        torch.testing.assert_close(value, output)
+
+
+def test_that_a_program_whose_parts_are_named_as_words_of_python_is_taken(engine):
+    _, names = written(
+        engine, OBJECTS.replace("Output(scores=y, boxes=Boxes(y * 2, Levels([y + 1, y - 1])))", "y")
+    )
+    model, inputs = names["net"]()
+    torch.export.save(torch.export.export(model, inputs), engine.folder / "words.pt2")
+    made = edits.set_model(project("small"), ModelSource(spec="words.pt2"))
+    assert engine.verified(made).max_lsb <= 1
 
 
 BATCH = """

@@ -28,7 +28,7 @@ from workbench.engine.fx.flat_inputs import (
     with_flat_inputs,
     with_flat_signature,
 )
-from workbench.engine.fx.usual_forms import with_free_names
+from workbench.engine.fx.usual_forms import with_free_names, with_free_weights
 from workbench.engine.loading.checkpoints import load_weights
 from workbench.engine.loading.eager import EagerModel, example_request
 from workbench.engine.loading.forms import refuse_form, refuse_quantized
@@ -166,7 +166,7 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
     if not os.path.isfile(path):
         raise failure(f"{path.name} does not exist.", "Correct the path.", where, code="model-file-missing")
     try:
-        program = _read_program(path)
+        program = with_free_weights(_read_program(path))
         program.module(check_guards=False)
     except pt2.DoubtfulArchiveError as doubt:
         raise failure(
