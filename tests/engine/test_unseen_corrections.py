@@ -44,6 +44,15 @@ def test_that_single_values_and_numbers_make_single_values(engine):
     assert engine.failure.code == "prepared-program-differs"
 
 
+def test_that_an_output_whose_change_of_layout_becomes_none_is_kept(engine):
+    made = network("unseen_networks.py:sequence_both_ways")
+    assert_right(engine, made)
+    assert engine.verified(made).compiled.equal == engine.verified(made).compiled.elements > 0
+    off = network("unseen_networks.py:sequence_both_ways", outputs_kept=False)
+    compiled = engine.verified(off).compiled
+    assert compiled.findings or compiled.refused
+
+
 def test_that_single_values_are_compared_with_numbers(engine):
     made = network("unseen_networks.py:single_comparisons")
     assert_right(engine, made)

@@ -219,6 +219,16 @@ def single_values():
     return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 4, 8)
 
 
+def sequence_both_ways():
+    """A sequence, and the same with its steps first."""
+
+    def run(self, x):
+        y = self.layer(x)
+        return y, y.mT
+
+    return _made(lambda: _Net(run, layer=nn.Conv1d(3, 4, 3)), 1, 3, 9)
+
+
 def single_comparisons():
     """Comparisons of a figure of all elements with numbers."""
 
