@@ -65,7 +65,7 @@ def with_flat_inputs(
         call = own_forward or functools.partial(kind.forward, self)
         return call(*positions, **by_name)
 
-    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in ("self", *names)]
+    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in ("self", *names)]
     forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     forward.__wrapped__ = own_forward or kind.forward  # type: ignore[attr-defined]
     fields = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
