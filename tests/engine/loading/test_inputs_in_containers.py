@@ -8,7 +8,8 @@ import torch
 from tests.engine.in_process import project
 from tests.for_each import for_each
 from workbench.engine.fx import programs
-from workbench.engine.fx.flat_inputs import arguments_of, sample_at, with_flat_inputs
+from workbench.engine.fx.flat_inputs import sample_at, with_flat_inputs
+from workbench.project import edits
 from workbench.project.model import DataSource
 
 pytestmark = pytest.mark.engine
@@ -107,11 +108,10 @@ def test_that_a_program_takes_one_by_one_the_tensors_that_a_model_takes_in_conta
 
 @for_each("network", NAMES)
 def test_that_a_strict_export_takes_them_too(engine, network):
-    _, code = of(engine, network)
-    model, inputs, *named = code[network]()
-    args, by_name = arguments_of(inputs)
-    tensors, _ = with_flat_inputs(model, args, by_name | dict(*named))
-    assert torch.export.export(model, tensors, strict=True).graph_signature.user_inputs == NAMES[network]
+    made, _ = of(engine, network)
+    made = edits.set_model(made, made.model.model_copy(update={"strict_export": True}))
+    assert engine.run(made, "export") == "done", engine.failure
+    assert tuple(spec.name for spec in engine.result(made, "export").inputs) == NAMES[network]
 
 
 def test_that_a_fixed_number_is_named(engine):
