@@ -53,6 +53,14 @@ def test_that_an_output_whose_change_of_layout_becomes_none_is_kept(engine):
     assert compiled.findings or compiled.refused
 
 
+def test_that_constants_are_stacked_with_values(engine):
+    for config in ("a8w8", "a16w8"):
+        made = network("unseen_networks.py:rotations", config)
+        assert_right(engine, made)
+        assert "stack" in places(engine, made, "folded_constants", "prepare")
+    assert decibel(engine, "unseen_networks.py:rotations", "a16w8") > 45
+
+
 def test_that_single_values_are_compared_with_numbers(engine):
     made = network("unseen_networks.py:single_comparisons")
     assert_right(engine, made)
