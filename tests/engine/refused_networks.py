@@ -122,68 +122,38 @@ def observed_remedied():
     return model.eval(), (torch.randn(_IMAGE),)
 
 
-class ByName(nn.Module):
-    """Takes its input by name only."""
+class OfSet(nn.Module):
+    """Takes its tensors in a set."""
 
     def __init__(self):
         super().__init__()
         self.layers = layers()
 
-    def forward(self, *, image):
-        return self.layers(image)
+    def forward(self, images):
+        return sum(self.layers(image) for image in images)
 
 
-class ByPosition(nn.Module):
-    """Passes its input by name."""
+class MakingSet(nn.Module):
+    """Makes the set of tensors."""
 
     def __init__(self):
         super().__init__()
-        self.model = ByName()
+        self.model = OfSet()
 
     def forward(self, image):
-        return self.model(image=image)
+        return self.model({image})
 
 
-def input_by_name():
-    return ByName().eval(), {"image": torch.randn(_IMAGE)}
+def named_picture():
+    return layers(), "picture.png"
 
 
-def input_by_name_remedied():
-    return ByPosition().eval(), (torch.randn(_IMAGE),)
+def set_input():
+    return OfSet().eval(), ({torch.randn(_IMAGE)}, torch.randn(_IMAGE))
 
 
-class OfDictionary(nn.Module):
-    """Takes a dictionary."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = layers()
-
-    def forward(self, batch):
-        return self.layers(batch["image"]) + batch["offset"]
-
-
-class MakingDictionary(nn.Module):
-    """Makes the dictionary of tensors."""
-
-    def __init__(self):
-        super().__init__()
-        self.model = OfDictionary()
-
-    def forward(self, image, offset):
-        return self.model({"image": image, "offset": offset})
-
-
-def dictionary_input():
-    return OfDictionary().eval(), ({"image": torch.randn(_IMAGE), "offset": torch.randn(1, 3, 6, 6)},)
-
-
-def dictionary_input_remedied():
-    return MakingDictionary().eval(), (torch.randn(_IMAGE), torch.randn(1, 3, 6, 6))
-
-
-def none_input():
-    return layers(), (torch.randn(_IMAGE), None)
+def set_input_remedied():
+    return MakingSet().eval(), (torch.randn(_IMAGE),)
 
 
 def empty_input():
@@ -354,36 +324,6 @@ def bfloat16_input():
 
 def bfloat16_input_remedied():
     return layers(), (torch.randn(_IMAGE).bfloat16().float(),)
-
-
-class Scaled(nn.Module):
-    """Takes a number beside its tensor."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = layers()
-
-    def forward(self, x, factor):
-        return self.layers(x) * factor
-
-
-class WithNumber(nn.Module):
-    """Passes the number itself."""
-
-    def __init__(self):
-        super().__init__()
-        self.model = Scaled()
-
-    def forward(self, x):
-        return self.model(x, 3)
-
-
-def number_input():
-    return Scaled().eval(), (torch.randn(_IMAGE), 3)
-
-
-def number_input_remedied():
-    return WithNumber().eval(), (torch.randn(_IMAGE),)
 
 
 def _halved(model, y):

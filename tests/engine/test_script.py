@@ -138,6 +138,32 @@ def shared_weights(folder):
     return project("corrected_networks.py:called_twice")
 
 
+NAMED = """
+import torch
+from torch import nn
+class Output(dict):
+    pass
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleDict({"class": nn.Linear(4, 2)})
+    def forward(self, *, image, mask, scale):
+        return Output(scores=self.heads["class"](image * mask["rows"]) * scale)
+def sample(factor=1.0):
+    return {"mask": {"rows": torch.rand(1, 4)}, "image": torch.randn(1, 4) * factor, "scale": 2.0}
+def net():
+    return Net().eval(), sample()
+def samples():
+    torch.manual_seed(1)
+    return ((sample(3.0), number) for number in range(9))
+"""
+
+
+def inputs_by_name(folder):
+    (folder / "named.py").write_text(NAMED)
+    return project("named.py:net", calibration=DataSource(spec="named.py:samples"))
+
+
 def odd_outputs(folder):
     del folder
     return project("odd_outputs")
@@ -312,6 +338,7 @@ def test_that_a_text_cannot_be_calibrated_by_a_recipe(tmp_path):
                 pictures_and_own_ini,
                 shared_weights,
                 odd_outputs,
+                inputs_by_name,
                 linear_in_float,
                 several_in_float,
                 io_and_linear_in_float,

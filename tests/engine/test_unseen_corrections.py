@@ -44,6 +44,39 @@ def test_that_single_values_and_numbers_make_single_values(engine):
     assert engine.failure.code == "prepared-program-differs"
 
 
+def test_that_an_output_whose_change_of_layout_becomes_none_is_kept(engine):
+    made = network("unseen_networks.py:sequence_both_ways")
+    assert_right(engine, made)
+    assert engine.verified(made).compiled.equal == engine.verified(made).compiled.elements > 0
+    off = network("unseen_networks.py:sequence_both_ways", outputs_kept=False)
+    compiled = engine.verified(off).compiled
+    assert compiled.findings or compiled.refused
+
+
+def test_that_constants_are_stacked_with_values(engine):
+    for config in ("a8w8", "a16w8"):
+        made = network("unseen_networks.py:rotations", config)
+        assert_right(engine, made)
+        assert "stack" in places(engine, made, "folded_constants", "prepare")
+    assert decibel(engine, "unseen_networks.py:rotations", "a16w8") > 45
+
+
+def test_that_single_values_are_compared_with_numbers(engine):
+    made = network("unseen_networks.py:single_comparisons")
+    assert_right(engine, made)
+    assert [output.shape for output in engine.result(made, "export").outputs] == [
+        (4, 8),
+        (),
+        (),
+        (2,),
+        (4, 8),
+    ]
+    # The last one is read beside a whole tensor, which has its dimensions.
+    assert len(places(engine, made, "numbers_with_single_values", "prepare")) == 4
+    off = network("unseen_networks.py:single_comparisons", numbers_with_single_values=False)
+    assert engine.run(off, "calibrate") == "failed"
+
+
 def test_that_a_linear_may_have_computed_weights(engine):
     made = network("unseen_networks.py:computed_weights")
     assert_right(engine, made)

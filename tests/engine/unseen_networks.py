@@ -219,6 +219,40 @@ def single_values():
     return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 4, 8)
 
 
+def sequence_both_ways():
+    """A sequence, and the same with its steps first."""
+
+    def run(self, x):
+        y = self.layer(x)
+        return y, y.mT
+
+    return _made(lambda: _Net(run, layer=nn.Conv1d(3, 4, 3)), 1, 3, 9)
+
+
+def rotations():
+    """Rotations by a vector (Rodrigues), whose matrices have zeros and ones beside computed values."""
+
+    def run(self, x):
+        a, b, c = self.layer(x).unbind(-1)
+        zero, rows = torch.zeros_like(a), torch.ones(4, 1)
+        turned = torch.stack([zero, -c, b, c, zero, -a, -b, a, zero], -1).view(-1, 3, 3)
+        return torch.eye(3) + turned + turned @ turned, torch.cat([self.layer(x), rows], -1)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 3)), 4, 8)
+
+
+def single_comparisons():
+    """Comparisons of a figure of all elements with numbers."""
+
+    def run(self, x):
+        y = self.layer(x)
+        most, count = y.amax(), (y > 0).sum()
+        both = torch.stack([most > 1, count <= 20])
+        return y, most > 1, torch.where(most < 1.5, most, -most), both, torch.where(most > 1, y, -y)
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 4, 8)
+
+
 def computed_weights():
     """A linear whose weights another one computes."""
 

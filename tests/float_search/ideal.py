@@ -7,6 +7,7 @@ is an upper bound.
 
 from __future__ import annotations
 
+import dataclasses
 from types import ModuleType
 from typing import Any
 
@@ -101,4 +102,15 @@ def _run(module: ModuleType, config: str, sample: Any, grids: _Grids) -> list[to
         grids.begin()
         with grids:
             result = model(*(tensor.clone() for tensor in sample))
-    return [value.clone() for value in _pytree.tree_leaves(result)]
+    return [value.clone() for value in tensors_of(result)]
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Return the tensors in what a model returns, in order: in containers and in dataclasses."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [part for v in value for part in tensors_of(v)] if isinstance(value, list | tuple) else []

@@ -14,10 +14,9 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils import _pytree
 
 from tests.float_search.drafts import drawn
-from tests.float_search.ideal import ideal
+from tests.float_search.ideal import ideal, tensors_of
 from tests.float_search.tensors import OPERATIONS
 
 CALIBRATION, UNSEEN = 16, 6
@@ -67,7 +66,7 @@ def _outputs(module: ModuleType) -> Outputs:
         model, _ = module.net()
         with torch.no_grad():
             result = model(*(tensor.clone() for tensor in sample))
-        made.append([v.detach().clone() for v in _pytree.tree_leaves(result)])
+        made.append([value.detach().clone() for value in tensors_of(result)])
     return made
 
 
@@ -92,10 +91,7 @@ def stock(module: ModuleType, target: str, config: str) -> Outputs:
         converted = convert_pt2e(prepared)
         if _keeps_float(converted):
             raise ValueError("not all is quantized")
-        return [
-            _pytree.tree_leaves(converted(*(tensor.clone() for tensor in sample)))
-            for sample in unseen(module)
-        ]
+        return [tensors_of(converted(*(tensor.clone() for tensor in sample))) for sample in unseen(module)]
 
 
 # ExecuTorch takes these apart after quantization: what is inside stays in float.

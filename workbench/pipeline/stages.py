@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "improvers"),
         ("torchao", "executorch"),
-        30,
+        31,
         _entry("prepare"),
     ),
     Stage(

@@ -15,11 +15,16 @@ IMPROVED_WEIGHTS = "improved.safetensors"
 
 
 class TensorSpec(Frozen):
-    """Name, shape and dtype of one input or output; -1 in a shape is a dynamic size."""
+    """Name, shape and dtype of one input or output; -1 in a shape is a dynamic size.
+
+    ``place`` is where an input lies in a sample of the data, as keys, numbers and names of fields
+    from the outside in; empty where a sample is the tensors alone.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    place: tuple[int | str, ...] = ()
 
 
 # Parts of names that wrappers of modules add, wherever they stand.

@@ -72,6 +72,10 @@ def from_file(name, attribute):
 
 def as_tuple(value):
     return (value,) if isinstance(value, torch.Tensor) else tuple(value)
+
+
+# Where the inputs lie in a sample; empty where a sample is the tensors alone.
+input_places = []
 """
 
 
@@ -147,12 +151,17 @@ def split_outputs_part(project: Project) -> list[str]:
     return [text.partition('"""\n')[2].strip("\n") for text in texts]
 
 
+# The end of a file's description.
+_END = '"""\n'
+
+
 def tensor_outputs_part() -> str:
-    """Return the functions that leave out outputs that are no tensors, and rename parts of a model."""
+    """Return the functions that let a model take and return tensors alone, and rename its parts."""
     text = _PROGRAM_OUTPUTS.read_text()
+    inputs = _PROGRAM_OUTPUTS.with_name("flat_inputs.py").read_text().partition(_END)[2]
     names = _PROGRAM_OUTPUTS.with_name("usual_forms.py").read_text()
     renaming = f"from torch import fx\n\n{names[names.index(_NAMES_BEGIN) :]}"
-    return f"{text[text.index('from typing') :]}\n\n{renaming}"
+    return f"{text.partition(_END)[2]}\n\n{inputs.strip()}\n\n{renaming}"
 
 
 _FROM_ONNX = """\
@@ -182,7 +191,19 @@ def onnx_part(project: Project) -> list[str]:
     return [f"def onnx_converter():\n{indent(code, '    ')}"]
 
 
-_FROZEN = ("    for parameter in program.parameters():", "        parameter.requires_grad_(False)")
+_FLAT = (
+    "    if inputs is not None:",
+    "        args, named = arguments_of(inputs)",
+    "        named |= dict(*more)",
+    "        inputs, input_places[:] = with_flat_inputs(model, args, named)",
+)
+_FROZEN = (
+    "    for parameter in program.parameters():",
+    "        parameter.requires_grad_(False)",
+    "    inputs = None",
+    "    if program.example_inputs is not None:",
+    "        inputs, input_places[:] = with_flat_signature(program)",
+)
 
 
 def _onnx_lines(model: ModelSource) -> list[str]:
@@ -205,17 +226,17 @@ def model_part(opened: OpenProject, *, branches: bool, taken: WeightsTaken | Non
     if model.spec.endswith(".pt2"):
         body.append(f"    program = torch.export.load(str(HERE / {model.spec!r}))")
         body += _FROZEN
-        body.append("    inputs = program.example_inputs[0]")
     elif not model.spec.endswith(sources.ONNX_SUFFIX):
         maker = load_callable(model.spec, opened.folder, "model.spec")
         body.append("    # Random weights are those that the workbench had.")
         body += ["    random.seed(0)", "    np.random.seed(0)", "    torch.manual_seed(0)"]
         body.append(f"    made = {maker}()")
-        body.append("    model, inputs = made if isinstance(made, tuple) else (made, None)")
+        body.append("    model, inputs, *more = made if isinstance(made, tuple) else (made, None)")
         if model.weights:
             body += _weights(model.weights, opened.folder, taken)
         # Tensors that are left in float say in the file whether they need a gradient.
         body.append("    model.eval().requires_grad_(False)")
+        body += _FLAT
         body.append("    with_free_names(model)")
     if model.inputs:
         body.append(f"    arrays = np.load(HERE / {model.inputs!r})")
@@ -230,14 +251,14 @@ def model_part(opened: OpenProject, *, branches: bool, taken: WeightsTaken | Non
         body.append("    # The checks of torch.distributions look into values, which an export has not.")
         body.append("    torch.distributions.Distribution.set_default_validate_args(False)")
         body.append("    with torch.no_grad():")
-        body.append(f"        program = torch.export.export(model, inputs, strict={model.strict_export})")
+        body.append(f"        program = exported_program(model, inputs, strict={model.strict_export})")
     named, kinds = "", {kind for kind, _, _ in opened.project.quantizer_calls()}
     if branches and kinds & {"module_name", "module_type"}:
         text = _BRANCH_MODULES.read_text()
         named = "\n" + text[text.index("from collections") :]
         known = "None" if model.spec.endswith(".pt2") else "model"
         body.append(f"    name_modules(program, {known})")
-    body.append("    return with_tensor_outputs(program), inputs")
+    body.append("    return with_tensor_outputs(with_free_weights(program)), inputs")
     return named + _FROM_FILE + "\n\ndef load_model():\n" + "\n".join(body)
 
 
@@ -287,6 +308,8 @@ def _raw_samples(source: DataSource, folder: Path) -> list[str]:
         return [
             "    def rows_of(items):",
             "        for item in items:",
+            "            if input_places and (found := sample_at(item, input_places)):",
+            "                item = found",
             "            if isinstance(item, (tuple, list)) and len(item) == 2 and np.ndim(item[1]) == 0:",
             "                item = item[0]",
             "            yield tuple(item) if isinstance(item, (tuple, list)) else (item,)",

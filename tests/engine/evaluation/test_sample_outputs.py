@@ -24,6 +24,12 @@ def test_that_outputs_belong_to_inputs_and_not_to_positions():
     assert [outputs.get(other) for other in others] == [None] * len(others)
 
 
+def test_that_a_number_of_a_longer_row_is_known_again():
+    outputs, number = SampleOutputs(), torch.tensor([[1.0, 2.0]]).unbind(-1)[0]
+    outputs.add(Sample(0, (number,), None), *OUTPUTS)
+    assert outputs.get(sample([1.0])).floats == OUTPUTS[0]
+
+
 def test_that_nothing_is_kept_of_a_sample_that_continues_or_beyond_the_limit(monkeypatch):
     outputs = SampleOutputs()
     outputs.add(sample([1.0], carried=1), *OUTPUTS)

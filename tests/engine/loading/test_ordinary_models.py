@@ -11,6 +11,8 @@ from workbench.engine.fx.chosen_rows import with_all_rows
 from workbench.engine.fx.functional_writes import with_functional_writes
 from workbench.engine.fx.plain_regions import with_plain_regions
 from workbench.engine.fx.usual_forms import with_float32, with_free_names, with_instance_norms
+from workbench.project import edits
+from workbench.project.model import DataSource, ModelSource
 
 pytestmark = pytest.mark.engine
 
@@ -165,6 +167,54 @@ def test_that_tensors_in_dataclasses_are_outputs_in_order(engine):
         torch.testing.assert_close(value, output)
 
 
+OBJECTS = """
+from collections import OrderedDict
+import torch
+from torch import nn
+class Output(OrderedDict):
+    def __getattr__(self, name):
+        return self[name]
+class Levels(list):
+    pass
+class Boxes:
+    def __init__(self, corners, levels):
+        self.corners, self.levels, self.size = corners, levels, 3
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = nn.ModuleDict({"class": nn.Linear(4, 2), "in": nn.BatchNorm1d(4)})
+        self.register_parameter("lambda", nn.Parameter(torch.tensor(0.5)))
+    def forward(self, x):
+        y = self.heads["class"](self.heads["in"](x)) * getattr(self, "lambda")
+        return Output(scores=y, boxes=Boxes(y * 2, Levels([y + 1, y - 1])))
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(3, 4),)
+"""
+
+
+def test_that_tensors_in_objects_are_outputs_and_parts_may_be_named_as_words_of_python(engine):
+    made, names = written(engine, OBJECTS)
+    assert engine.verified(made).max_lsb <= 1
+    state = programs.load(engine.path(made, "export")).state_dict
+    assert {"heads.class_.weight", "lambda_"} <= state.keys()
+    model, (x,) = names["net"]()
+    expected = model(x)
+    tensors = (expected.scores, expected.boxes.corners, *expected.boxes.levels)
+    for value, output in zip(exported(engine, made)(x), tensors, strict=True):
+        torch.testing.assert_close(value, output)
+
+
+def test_that_a_program_whose_parts_are_named_as_words_of_python_is_taken(engine):
+    _, names = written(
+        engine, OBJECTS.replace("Output(scores=y, boxes=Boxes(y * 2, Levels([y + 1, y - 1])))", "y")
+    )
+    model, inputs = names["net"]()
+    torch.export.save(torch.export.export(model, inputs), engine.folder / "words.pt2")
+    made = edits.set_model(project("small"), ModelSource(spec="words.pt2"))
+    assert engine.verified(made).max_lsb <= 1
+
+
 BATCH = """
 import torch
 from torch import nn
@@ -267,6 +317,30 @@ def test_that_chosen_rows_that_depend_on_each_other_are_refused(engine):
     made, _ = written(engine, MIXING)
     assert engine.run(made, "export") == "failed"
     assert engine.failure.code == "size-from-data"
+
+
+PIECES = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+    def forward(self, x):
+        first, *_ = torch.tensor([[1.0, 0.0, 2.0, 3.0]]).expand(x.shape[0], -1).unbind(-1)
+        return self.layer(x) * first + first
+def net():
+    torch.manual_seed(0)
+    return Net().eval(), (torch.randn(1, 4),)
+def samples():
+    return (torch.randn(4, 1).mT for _ in range(4))
+"""
+
+
+def test_that_a_single_number_of_a_longer_constant_is_calibrated(engine):
+    made, _ = written(engine, PIECES)
+    made = edits.set_calibration(made, DataSource(spec="own.py:samples"))
+    assert engine.run(made, "verify") == "done", engine.failure
 
 
 def written_into(x):

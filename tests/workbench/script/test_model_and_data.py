@@ -79,14 +79,21 @@ def fake_torch(loaded=None, exported=None):
             Distribution=SimpleNamespace(set_default_validate_args=lambda checks: None)
         ),
         export=SimpleNamespace(
-            export=lambda model, inputs, strict: exported.append((model, inputs, strict)) or "made",
-            load=lambda path: SimpleNamespace(example_inputs=[[tensor([1.0])]], path=path, parameters=tuple),
+            load=lambda path: SimpleNamespace(example_inputs=[[tensor([1.0])]], path=path, parameters=tuple)
         ),
     )
 
 
 def executed(text, folder, **names):
-    same = {"with_tensor_outputs": lambda program: program, "with_free_names": lambda model: None}
+    same = {
+        "with_tensor_outputs": lambda program: program,
+        "with_free_names": lambda model: None,
+        "with_free_weights": lambda program: program,
+        "arguments_of": lambda inputs: (inputs, {}),
+        "with_flat_inputs": lambda model, args, named: (args, []),
+        "with_flat_signature": lambda program: (program.example_inputs[0], []),
+        "input_places": [],
+    }
     scope = {"HERE": folder, "np": np, "random": random, "sys": sys, **same, **names}
     exec(compile(text, "part.py", "exec"), scope)
     return scope
@@ -262,6 +269,7 @@ def model(project, folder, loaded=None, **options):
     (folder / "mine.py").write_text("def net(): ...\n")
     scope = executed(text, folder, torch=fake_torch(loaded, exported))
     scope["from_file"] = lambda file, name: lambda: (made, tensor([1.0]))
+    scope["exported_program"] = lambda *what, strict: exported.append((*what, strict)) or "made"
     program, inputs = scope["load_model"]()
     return made, exported, program, inputs
 

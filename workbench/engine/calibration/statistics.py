@@ -25,6 +25,7 @@ from torchao.quantization.pt2e.observer import (
 
 from workbench.engine.calibration.quick_observers import weight_observers
 from workbench.engine.fx.observers import FixedRangeObserver, PercentileObserver
+from workbench.engine.fx.programs import raw_bytes
 from workbench.engine.toolchain_patches.patching import replaced
 
 if TYPE_CHECKING:
@@ -223,9 +224,8 @@ def _constant(module: fx.GraphModule, name: str) -> torch.Tensor:
 
 
 def _content(tensor: torch.Tensor) -> str:
-    values = tensor.detach().cpu().contiguous()
-    digest = hashlib.sha256(f"constant {values.dtype} {tuple(values.shape)}".encode())
-    digest.update(values.reshape(-1).view(torch.uint8).numpy())
+    digest = hashlib.sha256(f"constant {tensor.dtype} {tuple(tensor.shape)}".encode())
+    digest.update(raw_bytes(tensor))
     return digest.hexdigest()
 
 

@@ -9,6 +9,7 @@ import torch
 
 from workbench.engine import user_code
 from workbench.engine.data.sample import Sample, Samples, fit, wrong
+from workbench.engine.fx.flat_inputs import sample_at
 from workbench.errors import Place, WorkbenchError
 from workbench.project import sources
 
@@ -36,7 +37,7 @@ def read_callable(
         samples = user_code.call(function, reference, f"{option}.spec")
         try:
             for index, item in enumerate(samples):
-                values, truth = _item(item, len(inputs))
+                values, truth = _at_places(item, inputs) or _item(item, len(inputs))
                 if len(values) != len(inputs):
                     raise wrong(
                         option,
@@ -74,6 +75,12 @@ def first_sample(source: DataSource, folder: Path) -> list[torch.Tensor]:
     # A label has no axes, or the batch axis alone.
     inputs = [tensor for tensor in tensors if tensor.ndim > 1]
     return [tensor[0] if tensor.shape[0] == 1 else tensor for tensor in inputs]
+
+
+def _at_places(item: Any, inputs: Sequence[TensorSpec]) -> tuple[tuple[Any, ...], Any] | None:
+    """Parse an item that has the form of the model's example inputs; None if it has another."""
+    places = [spec.place for spec in inputs]
+    return sample_at(item, places) if any(places) else None
 
 
 def _item(item: Any, inputs: int) -> tuple[tuple[Any, ...], Any]:

@@ -214,11 +214,21 @@ def classes_of(output: torch.Tensor) -> int:
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
-    """Return the tensors in a model's return value, in order; also those of dataclasses."""
+    """Return the tensors in a model's return value, in order; also those in objects of its classes."""
     tensors: list[torch.Tensor] = []
     for leaf in torch.utils._pytree.tree_leaves(value):  # noqa: SLF001 - no public name
         if isinstance(leaf, torch.Tensor):
             tensors.append(leaf)
-        elif dataclasses.is_dataclass(leaf):
-            tensors += tensors_of([getattr(leaf, field.name) for field in dataclasses.fields(leaf)])
+        else:
+            tensors += tensors_of(_parts(leaf))
     return tensors
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return what lies in an object of a class that torch does not know."""
+    if dataclasses.is_dataclass(value):
+        return [getattr(value, field.name) for field in dataclasses.fields(value)]
+    if isinstance(value, dict | list):
+        return list(value.values() if isinstance(value, dict) else value)
+    is_plain = hasattr(value, "__dict__") and not isinstance(value, type | torch.nn.Module)
+    return list(vars(value).values()) if is_plain else []

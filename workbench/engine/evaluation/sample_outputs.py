@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from workbench.engine.fx.programs import raw_bytes
 from workbench.npz import open_npz
 
 if TYPE_CHECKING:
@@ -88,5 +89,5 @@ def digest_of(sample: Sample) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for tensor in sample.inputs:
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+        digest.update(raw_bytes(tensor))
     return digest.hexdigest()

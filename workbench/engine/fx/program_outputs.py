@@ -3,10 +3,71 @@
 This file depends on torch only, because generated scripts contain it.
 """
 
+import dataclasses
+import re
+import sys
 from typing import Any
 
 import torch
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
+from torch.utils import _pytree
+
+
+def exported_program(
+    model: torch.nn.Module, inputs: tuple[torch.Tensor, ...], *, strict: bool
+) -> torch.export.ExportedProgram:
+    """Export a model, whose outputs may lie in objects of classes that torch does not know.
+
+    Dataclasses, other dictionaries and lists, and objects with attributes are told to torch, which
+    then takes their values in order.
+
+    Raises:
+        Exception: Whatever torch raises for a model that it cannot export.
+    """
+    try:
+        return torch.export.export(model, inputs, strict=strict)
+    except Exception as error:
+        kind = class_of_output(error)
+        # Objects of some classes of C have no attributes of their own.
+        if kind is None or kind in _pytree.SUPPORTED_NODES or not kind.__dictoffset__:
+            raise
+        register_output(kind)
+        return exported_program(model, inputs, strict=strict)
+
+
+def class_of_output(error: Exception) -> Any:
+    """Return the class of an output that torch does not know; None for other errors."""
+    unknown = re.search(r"Found <class '([^']+)'> in output, which is not a known type", str(error))
+    if not unknown:
+        return None
+    home, _, name = unknown[1].rpartition(".")
+    return getattr(sys.modules.get(home), name, None)
+
+
+def register_output(kind: Any) -> None:
+    """Let torch take the values of an object apart: fields, items or attributes, in order."""
+    if dataclasses.is_dataclass(kind):
+        torch.export.register_dataclass(kind)
+    elif issubclass(kind, dict):
+        _pytree.register_pytree_node(
+            kind,
+            lambda value: (list(value.values()), list(value)),
+            lambda values, keys: kind(zip(keys, values, strict=True)),
+        )
+    elif issubclass(kind, list):
+        _pytree.register_pytree_node(kind, lambda value: (list(value), None), lambda values, _: kind(values))
+    else:
+        _pytree.register_pytree_node(
+            kind,
+            lambda value: (list(vars(value).values()), list(vars(value))),
+            lambda values, names: _with_attributes(kind, dict(zip(names, values, strict=True))),
+        )
+
+
+def _with_attributes(kind: Any, attributes: dict[str, Any]) -> Any:
+    value = object.__new__(kind)
+    vars(value).update(attributes)
+    return value
 
 
 def with_tensor_outputs(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -31,7 +92,7 @@ def with_tensor_outputs(program: torch.export.ExportedProgram) -> torch.export.E
     if len(kept) < len(specs) or not _is_plain(signature.out_spec):
         leaves = tuple(range(len(users)))
         signature.outputs = users
-        signature.out_spec = torch.utils._pytree.tree_structure(leaves)  # noqa: SLF001
+        signature.out_spec = _pytree.tree_structure(leaves)
     return program
 
 

@@ -24,6 +24,15 @@ CHANNELS_SHOWN = 4096
 _QUANTIZE_ARGUMENTS = 6
 
 
+def raw_bytes(tensor: torch.Tensor) -> memoryview:
+    """Return the bytes of a tensor's values in order, for a digest.
+
+    A tensor of one element counts as contiguous whatever its strides are, which ``view`` refuses.
+    """
+    values = tensor.detach().cpu().contiguous()
+    return values.as_strided((values.numel(),), (1,)).view(torch.uint8).numpy().data
+
+
 def dtype_name(dtype: Any) -> str:
     """Return ``int8`` for ``torch.int8``."""
     return str(dtype).removeprefix("torch.")

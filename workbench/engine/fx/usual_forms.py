@@ -10,6 +10,7 @@ This file stands on torch alone, because a generated script carries it along.
 """
 
 import copy
+import keyword
 from typing import Any
 
 import torch
@@ -188,3 +189,30 @@ def with_free_names(module: torch.nn.Module) -> None:
 def _alias(name: str) -> property:
     """Return an attribute that is another one of the same object."""
     return property(lambda own: getattr(own, name), lambda own, value: setattr(own, name, value))
+
+
+def with_free_weights(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Rename weights of a program that Python cannot name: ``heads.class.bias`` to ``heads.class_.bias``.
+
+    The module of a program is written as code, in which ``self.heads.class`` is no name, and which
+    has ``self.code`` for something else.
+    """
+    signature = program.graph_signature
+    known = {spec.target for spec in signature.input_specs if spec.target is not None}
+    others = dict[str, str]()
+    for name in sorted(known):
+        first, *parts = name.split(".")
+        parts = [f"{first}_" if first in _RESERVED else first, *parts]
+        other = ".".join(f"{part}_" if keyword.iskeyword(part) else part for part in parts)
+        while other != name and other in known:
+            other += "_"
+        if other != name:
+            others[name] = other
+    if others:
+        for spec in (*signature.input_specs, *signature.output_specs):
+            spec.target = others.get(str(spec.target), spec.target)
+        for store in (program.state_dict, program.constants):
+            items = {others.get(name, name): value for name, value in store.items()}
+            store.clear()
+            store.update(items)
+    return program

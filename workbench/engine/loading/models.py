@@ -8,18 +8,27 @@ import random
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.utils import _pytree
 
 from workbench.engine import user_code
 from workbench.engine.data.arrays import row_blanks
 from workbench.engine.data.callables import first_sample
-from workbench.engine.fx.usual_forms import with_free_names
+from workbench.engine.fx.flat_inputs import (
+    Steps,
+    arguments_of,
+    values_of_arguments,
+    with_flat_inputs,
+    with_flat_signature,
+)
+from workbench.engine.fx.usual_forms import with_free_names, with_free_weights
 from workbench.engine.loading.checkpoints import load_weights
 from workbench.engine.loading.eager import EagerModel, example_request
 from workbench.engine.loading.forms import refuse_form, refuse_quantized
@@ -37,6 +46,10 @@ if TYPE_CHECKING:
     from workbench.project.model import DataSource, ModelSource
 
 Tensors = tuple[torch.Tensor, ...]
+# By position and by name.
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+# Lengths of what a callable returns: with example inputs, and with others by name.
+_WITH_INPUTS, _WITH_NAMED = 2, 3
 # Example inputs beyond this are a mistake.
 _MAX_INPUT_ELEMENTS = 1 << 26
 _MAX_INPUT_BYTES = 4 * _MAX_INPUT_ELEMENTS
@@ -62,13 +75,17 @@ class LoadedModel:
     """A model in evaluation mode: a module, or an already exported program.
 
     ``weights`` says where its weights were found; None if they came with the model. ``eager`` is
-    the model as it was loaded, ``example`` the request for its outputs on ``inputs``.
+    the model as it was loaded, ``example`` the request for its outputs on ``inputs``. ``places`` are
+    those of its inputs in a sample, if they are not tensors by position alone; ``fixed`` are the
+    numbers and texts that it is always called with.
     """
 
     module: torch.nn.Module | None
     program: torch.export.ExportedProgram | None
     inputs: Tensors
     weights: WeightsTaken | None = None
+    places: list[Steps] = field(default_factory=list)
+    fixed: str = ""
 
     def __post_init__(self) -> None:
         call: Any = self.module
@@ -104,14 +121,14 @@ def load_model(model: ModelSource, folder: Path, calibration: DataSource | None 
     with _seeded():
         function = user_code.load_callable(reference, "model.spec")
         returned = user_code.call(function, reference, "model.spec")
-    module, inputs = _take_apart(returned, reference.attribute)
+    module, arguments = _take_apart(returned, reference.attribute)
     refuse_form(module)
     _with_plain_weights(module)
     taken = None
     if model.weights:
         taken = load_weights(module, sources.absolute(folder, model.weights))
     given = _inputs_from_file(model, folder)
-    if given is None and inputs is None:
+    if given is None and arguments is None:
         raise failure(
             f"{reference.attribute} returns a model without example inputs.",
             _ways_to_give_inputs(calibration, folder),
@@ -121,8 +138,12 @@ def load_model(model: ModelSource, folder: Path, calibration: DataSource | None 
     # Frozen: passes of the toolchain copy what they compute from parameters, and a tensor that
     # would need a gradient cannot be copied. Training makes its own copy trainable.
     module.eval().requires_grad_(False)
+    inputs, places, fixed = given or (), list[Steps](), ""
+    if arguments is not None and _counts(arguments, given):
+        fixed = _fixed(arguments)
+        inputs, places = with_flat_inputs(module, *arguments)
     with_free_names(module)
-    return LoadedModel(module, None, given if given is not None else inputs or (), taken)
+    return LoadedModel(module, None, given or inputs, taken, places, fixed)
 
 
 @contextmanager
@@ -145,7 +166,7 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
     if not os.path.isfile(path):
         raise failure(f"{path.name} does not exist.", "Correct the path.", where, code="model-file-missing")
     try:
-        program = _read_program(path)
+        program = with_free_weights(_read_program(path))
         program.module(check_guards=False)
     except pt2.DoubtfulArchiveError as doubt:
         raise failure(
@@ -166,16 +187,20 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
     for parameter in program.parameters():
         parameter.requires_grad_(False)
     given = _inputs_from_file(model, folder)
-    example = program.example_inputs
-    inputs = given or (tuple(example[0]) if example else None)
-    if inputs is None:
+    if given is None and program.example_inputs is None:
         raise failure(
             f"{path.name} contains no example inputs.",
             "Give input_shapes or inputs.",
             where,
             code="model-inputs-missing",
         )
-    return LoadedModel(None, program, _tensors(inputs, path.name))
+    if program.example_inputs is None:
+        return LoadedModel(None, program, given or ())
+    arguments = _plain_arguments(program.example_inputs, path.name)
+    fixed = _fixed(arguments)
+    inputs, places = with_flat_signature(program)
+    inputs = tuple(map(_plain_input, inputs))
+    return LoadedModel(None, program, given or inputs, places=places, fixed=fixed)
 
 
 def _read_program(path: Path) -> torch.export.ExportedProgram:
@@ -189,50 +214,86 @@ def _read_program(path: Path) -> torch.export.ExportedProgram:
     return load_strictly(data)
 
 
-def _take_apart(returned: Any, name: str) -> tuple[torch.nn.Module, Tensors | None]:
+def _take_apart(returned: Any, name: str) -> tuple[torch.nn.Module, Arguments | None]:
+    """Return a model and its example arguments, by position and by name; None without any."""
     where = Place(kind="option", id="model.spec")
-    inputs: Any = None
-    if isinstance(returned, tuple) and len(returned) == 2:
+    arguments: Arguments | None = None
+    if isinstance(returned, tuple) and len(returned) == _WITH_NAMED and isinstance(returned[2], Mapping):
+        returned, arguments = returned[0], (arguments_of(returned[1])[0], dict(returned[2]))
+    elif isinstance(returned, tuple) and len(returned) == _WITH_INPUTS:
         returned, inputs = returned
+        arguments = None if inputs is None else arguments_of(inputs)
     if not isinstance(returned, torch.nn.Module):
         raise failure(
             f"{name} returned {type(returned).__name__}, not a torch.nn.Module.",
-            "Return the model or (model, example_inputs).",
+            "Return the model, (model, example_inputs), or (model, example_inputs, inputs_by_name).",
             where,
             code="model-not-module",
         )
-    return returned, None if inputs is None else _tensors(inputs, name)
+    return returned, None if arguments is None else _plain_arguments(arguments, name)
 
 
-def _tensors(inputs: Any, name: str) -> Tensors:
-    if isinstance(inputs, torch.Tensor):
-        inputs = (inputs,)
-    if not isinstance(inputs, tuple | list) or not inputs:
-        kind = type(inputs).__name__
+def _plain_arguments(arguments: Arguments, name: str) -> Arguments:
+    """Return example arguments whose tensors are plain ones.
+
+    Raises:
+        WorkbenchError: They hold no tensor, an empty one, or something that no call can be given.
+    """
+    values = values_of_arguments(*arguments)
+    if not any(isinstance(value, torch.Tensor) for value in values.values()):
+        kind = type(next(iter(values.values()))).__name__ if values else "empty"
         raise failure(
             f"The example inputs of {name} are {kind}, not tensors.",
-            "Return a tensor or a tuple of tensors. Arguments by name: wrap the model in a module with "
-            "def forward(self, image): return self.model(image=image).",
+            "Return a tensor, a tuple of the inputs by position, or a dictionary of the inputs by name.",
             Place(kind="option", id="model.spec"),
             code="model-inputs-invalid",
         )
-    for position, value in enumerate(inputs):
-        if not isinstance(value, torch.Tensor):
-            kind = "None" if value is None else type(value).__name__
-            raise failure(
-                f"Example input {position} of {name} is {kind}, not a tensor.",
-                f"Wrap the model in a module whose forward takes tensors, and makes or passes {kind} itself.",
-                Place(kind="option", id="model.spec"),
-                code="model-input-not-tensor",
-            )
-        if not value.numel():
-            raise failure(
-                f"Example input {position} of {name} has no elements: {_size(value)}.",
-                "Return one of the size that the program gets, with a batch of 1.",
-                Place(kind="option", id="model.spec"),
-                code="model-input-empty",
-            )
-    return tuple(value.detach().cpu().as_subclass(torch.Tensor) for value in inputs)
+    for steps, value in values.items():
+        keys = [step for step in steps if not isinstance(step, int | str)]
+        _refuse_input(_input_at(steps), keys[0] if keys else value, name)
+    plain: Arguments = _pytree.tree_map_only(torch.Tensor, _plain_input, arguments)
+    return plain
+
+
+def _input_at(steps: Steps) -> str:
+    """Return the name of an example input in messages, by where it lies."""
+    first, *rest = steps[1:]
+    return "".join((f"{first}" if isinstance(first, int) else f"{first!r}", *(f"[{s!r}]" for s in rest)))
+
+
+def _refuse_input(label: str, value: Any, name: str) -> None:
+    kind = type(value).__name__
+    if not isinstance(value, torch.Tensor | int | float | str | None):
+        raise failure(
+            f"Example input {label} of {name} is {kind}, which torch.export does not take.",
+            "Give tensors, in tuples, lists, dictionaries or dataclasses; wrap the model in a module whose "
+            f"forward makes {kind} from them.",
+            Place(kind="option", id="model.spec"),
+            code="model-input-not-tensor",
+        )
+    if isinstance(value, torch.Tensor) and not value.numel():
+        raise failure(
+            f"Example input {label} of {name} has no elements: {_size(value)}.",
+            "Return one of the size that the program gets, with a batch of 1.",
+            Place(kind="option", id="model.spec"),
+            code="model-input-empty",
+        )
+
+
+def _plain_input(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().cpu().as_subclass(torch.Tensor)
+
+
+def _counts(arguments: Arguments, given: Tensors | None) -> bool:
+    """Return whether example arguments have as many tensors as the inputs that the project names."""
+    values = values_of_arguments(*arguments).values()
+    return given is None or len(given) == sum(isinstance(value, torch.Tensor) for value in values)
+
+
+def _fixed(arguments: Arguments) -> str:
+    """Return the numbers and texts in example arguments, which a program cannot be given; "" without."""
+    others = {s: v for s, v in values_of_arguments(*arguments).items() if isinstance(v, int | float | str)}
+    return ", ".join(f"{_input_at(steps)} = {value!r}" for steps, value in others.items())
 
 
 def _size(tensor: torch.Tensor) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-import sys
 import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -22,9 +20,19 @@ from workbench.engine.fx.modules import name_sources, source_line
 from workbench.engine.fx.output_factors import with_output_factors
 from workbench.engine.fx.output_parts import origins, split_outputs, user_outputs
 from workbench.engine.fx.plain_regions import graphs_of
-from workbench.engine.fx.program_outputs import outputs_left_out, with_tensor_outputs
+from workbench.engine.fx.program_outputs import (
+    class_of_output,
+    exported_program,
+    outputs_left_out,
+    with_tensor_outputs,
+)
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.fx.usual_forms import values_of_other_types, with_float32, with_instance_norms
+from workbench.engine.fx.usual_forms import (
+    values_of_other_types,
+    with_float32,
+    with_free_weights,
+    with_instance_norms,
+)
 from workbench.engine.loading.forms import refuse_ends, refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
 from workbench.engine.runtime.forked import Beside
@@ -107,7 +115,7 @@ def _traced(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
     Raises:
         WorkbenchError: It cannot be exported, or has what the NPU cannot have.
     """
-    program = with_all_rows(loaded.program or _export(loaded, strict=strict))
+    program = with_all_rows(with_free_weights(loaded.program or _export(loaded, strict=strict)))
     _drop_failed_calls(program)
     _refuse_written_parameters(program)
     _refuse_dynamic_shapes(program)
@@ -229,12 +237,8 @@ def _export(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgra
     assert loaded.module is not None
     try:
         with torch.no_grad(), _unchecked_distributions():
-            return _without_vmap(torch.export.export(loaded.module, loaded.inputs, strict=strict))
+            return _without_vmap(exported_program(loaded.module, loaded.inputs, strict=strict))
     except Exception as error:
-        kind: Any = _class_of_output(error)
-        if dataclasses.is_dataclass(kind):
-            torch.export.register_dataclass(kind)
-            return _export(loaded, strict=strict)
         line = line_in_user_code(error) or _definition_of_output(error, loaded.module)
         first = next((t for t in str(error).splitlines() if t.strip()), type(error).__name__)
         location = f" at {line}" if line else ""
@@ -328,15 +332,7 @@ def _definition_of_output(error: Exception, module: torch.nn.Module) -> str:
     """
     if not _UNKNOWN_OUTPUT.search(str(error)):
         return ""
-    return line_of_definition(_class_of_output(error) or type(module).forward)
-
-
-def _class_of_output(error: Exception) -> Any:
-    """Return the class of an output that torch does not know; None for other errors."""
-    if not (unknown := _UNKNOWN_OUTPUT.search(str(error))):
-        return None
-    home, _, name = unknown[1].rpartition(".")
-    return getattr(sys.modules.get(home), name, None)
+    return line_of_definition(class_of_output(error) or type(module).forward)
 
 
 _UNTRACED = (

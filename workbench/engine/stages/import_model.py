@@ -42,11 +42,11 @@ def run(context: StageContext) -> None:
         model_class=_class_name(loaded),
         parameters=sum(p.numel() for p in parameters),
         parameter_bytes=sum(p.numel() * p.element_size() for p in parameters),
-        inputs=tuple(tensor_spec(f"input{i}", t) for i, t in enumerate(loaded.inputs)),
+        inputs=tuple(_inputs(loaded)),
         weights=loaded.weights,
         random_weights=has_random_weights(state),
         conversion=conversion,
-        warnings=tuple(_notes(loaded.weights)) if loaded.weights else (),
+        warnings=tuple(_notes(loaded)),
     )
     _refuse_unstorable(loaded.inputs)
     arrays = {f"input{i}": tensor.numpy() for i, tensor in enumerate(loaded.inputs)}
@@ -137,8 +137,21 @@ def _refuse_unstorable(inputs: Sequence[torch.Tensor]) -> None:
             )
 
 
-def _notes(taken: WeightsTaken) -> Iterator[str]:
-    """Yield what to know of the weights that were taken."""
+def _inputs(loaded: LoadedModel) -> Iterator[TensorSpec]:
+    for position, tensor in enumerate(loaded.inputs):
+        place = loaded.places[position] if loaded.places else ()
+        yield tensor_spec(f"input{position}", tensor).model_copy(update={"place": place})
+
+
+def _notes(loaded: LoadedModel) -> Iterator[str]:
+    """Yield what to know of the inputs that are fixed, and of the weights that were taken."""
+    if loaded.fixed:
+        yield f"A program takes tensors alone; other inputs are fixed in it: {loaded.fixed}."
+    if loaded.weights is not None:
+        yield from _notes_on_weights(loaded.weights)
+
+
+def _notes_on_weights(taken: WeightsTaken) -> Iterator[str]:
     entry = ".".join(taken.entry)
     if taken.others:
         others = ", ".join(taken.others)

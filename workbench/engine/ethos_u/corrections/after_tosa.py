@@ -97,15 +97,23 @@ def outputs_kept(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
     Tools: executorch 1.5.1, ethos-u-vela 5.1.0
     """
     del delegate
-    for node in list(graph.nodes):
+    # A value whose two changes are none becomes an output in place of the second.
+    while name := _kept_output(graph):
+        yield name
+
+
+def _kept_output(graph: fx.Graph) -> str:
+    """Take one reader of an output off it; return the output's name, or "" if there is none to take off."""
+    for node in graph.nodes:
         first: Any = node.args[0] if _is_transpose(node) else None
         if first is None or all(user.op != "output" for user in first.users):
             continue
+        name = str(first.name)
         if first.target == TOSA.RESHAPE.default:
             with graph.inserting_before(node):
                 again = reshaped(graph, first.args[0], [*first.meta["val"].shape])
             node.replace_input_with(first, again)
-            yield first.name
+            return name
         if not _is_transpose(first):
             continue
         source, order = first.args[0], [first.args[1][axis] for axis in node.args[1]]
@@ -114,7 +122,8 @@ def outputs_kept(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:
             graph.erase_node(node)
         else:
             node.args = (source, order)
-        yield first.name
+        return name
+    return ""
 
 
 def constants_rearranged(graph: fx.Graph, delegate: Delegate) -> Iterator[str]:

@@ -16,9 +16,10 @@ def folded_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
 
     Fault: Positions, relative positions and masks that a model makes from nothing are computed at
         every run, on the CPU or quantized like activations: an index of 4.99 that becomes an
-        integer is 4.
+        integer is 4. A constant in a stack stays a float, and ends lowering.
     Instead: Such values are computed once, and stand in the program as constants. What is larger
-        than its parts is left alone, apart from weights of convolutions and linears.
+        than its parts is left alone, apart from weights of convolutions and linears. A stack with
+        constants joins what has one dimension more.
     Right because: They are the same at every run.
     Network: embedding(torch.cumsum(torch.ones(1, 12), 1).long() - 1)
     Tools: executorch 1.5.1
@@ -26,7 +27,8 @@ def folded_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
     del quantizer
     _write_without_changes(module)
     known, made_of = _known_values(module)
-    done = list[str]()
+    if done := [node.name for node in list(module.graph.nodes) if _is_joined(module, node, known)]:
+        known, made_of = _known_values(module)
     for node in [known_node for known_node in known if known_node.op == "call_function"]:
         readers = [reader for reader in node.users if reader not in known]
         small = known[node].numel() <= max(made_of[node], _SMALL) or all(_is_weight(node, r) for r in readers)
@@ -67,6 +69,19 @@ def _known_values(module: fx.GraphModule) -> tuple[dict[fx.Node, torch.Tensor], 
         if left and any(reader not in known for reader in node.users):
             del known[node]
     return known, made_of
+
+
+def _is_joined(module: fx.GraphModule, node: fx.Node, known: dict[fx.Node, torch.Tensor]) -> bool:
+    """Write a stack of floats, some of which are constants, as a join; return whether it is one."""
+    if node.target is not _ATEN.stack.default or node in known or not node.meta["val"].is_floating_point():
+        return False
+    values, dim = (*node.args, 0)[:2]
+    if not any(value in known for value in values):
+        return False
+    write = Writer(module, node)
+    wider = [write(_ATEN.unsqueeze.default, value, dim) for value in values]
+    write.replace(write(_ATEN.cat.default, wider, dim))
+    return True
 
 
 def _write_without_changes(module: fx.GraphModule) -> None:

@@ -160,10 +160,11 @@ _WITH_STEPS = (
 
 
 def numbers_with_single_values(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
-    """Compute a single value and a number as a row of one.
+    """Compute and compare a single value and a number as a row of one.
 
     Fault: A number becomes a tensor of one dimension. With a value that has none, such as the mean
-        of all elements, the result has a dimension too many.
+        of all elements, the result has a dimension too many; a comparison that is an output or is
+        read by a choice ends the run.
     Instead: The value becomes a row of one element, and the result a value without dimensions.
     Right because: No element is moved or changed.
     Network: linear(x).square().mean() * 0.5 in a8w8
@@ -171,7 +172,7 @@ def numbers_with_single_values(module: fx.GraphModule, quantizer: EthosUQuantize
     """
     del quantizer
     done = list[str]()
-    for node in floating_calls(module, *_WITH_NUMBER):
+    for node in [*floating_calls(module, *_WITH_NUMBER), *filter(_is_single, module.graph.nodes)]:
         sides = node.args[:2]
         if node.meta["val"].dim() or not any(isinstance(side, int | float) for side in sides):
             continue
@@ -187,6 +188,21 @@ _WITH_NUMBER = (
     *(getattr(_ATEN, name).Tensor for name in ("add", "sub", "mul", "div")),
     *(getattr(_ATEN, name).Scalar for name in ("add", "sub", "mul", "div", "rsub")),
 )
+
+
+_COMPARED = tuple(
+    getattr(getattr(_ATEN, name), kind)
+    for name in ("eq", "ne", "gt", "ge", "lt", "le")
+    for kind in ("Scalar", "Tensor")
+)
+
+
+def _is_single(node: fx.Node) -> bool:
+    """Return whether a comparison is read as a single value, and not beside every element of another."""
+    if node.target not in _COMPARED:
+        return False
+    tags = {reader: getattr(reader.target, "tags", ()) for reader in node.users}
+    return any(torch.Tag.pointwise not in tags[r] or not r.meta["val"].dim() for r in node.users)
 
 
 def products_of_computed_weights(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
