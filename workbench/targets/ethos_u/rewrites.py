@@ -50,6 +50,7 @@ STRIDES, KERNELS, TAILS = "strides_to_channels", "taps_to_channels", "cut_unread
 PATCHES = "patches_to_convolutions"
 TRANSPOSED, POOL_PADS, POOLS = "transposed_to_channels", "pads_into_pools", "pools_to_rows"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
+GROUPS, MEANS = "groups_of_channels", "means_into_layers"
 
 # In the order in which they are applied.
 REWRITES: tuple[Rewrite, ...] = (
@@ -129,6 +130,20 @@ REWRITES: tuple[Rewrite, ...] = (
         function="write_transposed",
     ),
     Rewrite(
+        id=GROUPS,
+        title="Take norms over groups from the means of channels",
+        fault="The channels of a group become rows of one axis. The layout of the whole tensor is changed "
+        "for that several times, and the weight and the bias are read anew for every row.",
+        network="Conv1d(32, 32, 3)(relu(GroupNorm(4, 32)(Conv1d(12, 32, 7)(x)))) for x of [1, 12, 503]",
+        instead="Means are taken of each channel, and a small product makes those of groups of them. Where "
+        "a pool of largest values follows, and all weights are above zero, only what it leaves is divided. "
+        "Not for more than one sample at once.",
+        why_exact="Groups have channels of one size: their mean is the mean of the means. The largest "
+        "value is the largest behind a factor above zero, too.",
+        module="norm_groups",
+        function="write_group_norms",
+    ),
+    Rewrite(
         id=TAILS,
         title="Do not compute places that nothing reads",
         fault="Where the places of a tensor do not divide by the stride of the layer that reads "
@@ -181,6 +196,20 @@ REWRITES: tuple[Rewrite, ...] = (
         why_exact="An evaluated batch norm is a factor and a summand for each channel.",
         module="norms",
         function="write_norms_as_one",
+    ),
+    Rewrite(
+        id=MEANS,
+        title="Take the means of layer norms into the layers before",
+        fault="A layer norm takes the mean over the channels off every value, 1.5 cycles an element "
+        "on U55-128.",
+        network="LayerNorm(64)(Linear(32, 64)(x)) for x of [1, 100, 32]",
+        instead="The weights and the bias of the linears and convolutions before it have no mean over "
+        "their outputs. Sums, changes of layout and constants may be in between, as between the layers "
+        "of transformers. Not where something but such a norm reads what they compute.",
+        why_exact="The mean over the outputs of a linear map is linear. The norm is the same for "
+        "values with another mean.",
+        module="norm_means",
+        function="take_means",
     ),
     Rewrite(
         id=STRIDES,

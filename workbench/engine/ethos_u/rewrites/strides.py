@@ -19,6 +19,7 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished, fused_reader
+from workbench.engine.ethos_u.rewrites.later_cuts import move_cut
 from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
 
 _ATEN = torch.ops.aten
@@ -284,9 +285,12 @@ def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Con
     outer = Writer(module, last)
     if last is not conv.node:
         result = outer.called(last, result)
-    outer.replace(_unfolded(outer, conv, result, channels_last=is_last))
+    result = _unfolded(outer, conv, result, channels_last=is_last)
+    outer.replace(result)
     if last is not conv.node:
         module.graph.erase_node(conv.node)
+    if result.target is _ATEN.slice.Tensor:
+        move_cut(module, result)
 
 
 def is_outside(node: Any) -> bool:
