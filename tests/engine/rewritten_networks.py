@@ -229,6 +229,14 @@ def causal():
     )
 
 
+def depthwise_audio():
+    """Separable convolutions with strides of 4 over a sequence."""
+    layers = nn.Conv1d(1, 32, 64, 8, 28), nn.ReLU(), nn.Conv1d(32, 32, 9, 4, 4, groups=32), nn.ReLU()
+    more = nn.Conv1d(32, 64, 1), nn.ReLU(), nn.Conv1d(64, 64, 9, 4, 4, groups=64), nn.ReLU()
+    head = nn.Conv1d(64, 64, 1), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, 10)
+    return _made(lambda: nn.Sequential(*layers, *more, *head), 1, 1, 8000)
+
+
 def _samples(make):
     generator = torch.Generator().manual_seed(1)
     ((example,),) = make()[1:]
@@ -262,3 +270,7 @@ def decoder_data():
 
 def causal_data():
     yield from _samples(causal)
+
+
+def depthwise_data():
+    yield from _samples(depthwise_audio)

@@ -38,7 +38,9 @@ LIMITS = [
     ("normed_audio", "audio_data", U85, 800_000),
     ("normed_leads", "lead_data", U55, 330_000),
     ("normed_leads", "lead_data", U85, 150_000),
-    ("causal", "causal_data", U55, 170_000),
+    ("causal", "causal_data", U55, 80_000),
+    ("causal", "causal_data", U85, 50_000),
+    ("depthwise_audio", "depthwise_data", U55, 110_000),
 ]
 
 

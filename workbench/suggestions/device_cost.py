@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from workbench.graph.labels import operator_name
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
 from workbench.targets.ethos_u.rewrites import (
+    DILATIONS,
     GROUPS,
     KERNELS,
     LINEARS,
@@ -114,6 +115,7 @@ _CHANGED_OPERATORS: dict[str, frozenset[str]] = {
     NORMS_AS_ONE: _NORMS,
     GROUPS: frozenset(("group_norm", "instance_norm")),
     MEANS: frozenset(("layer_norm",)),
+    DILATIONS: frozenset(("conv1d",)),
 }
 
 

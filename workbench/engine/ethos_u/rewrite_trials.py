@@ -27,6 +27,7 @@ from workbench.targets.ethos_u import ETHOS_U
 from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import family_of
 from workbench.targets.ethos_u.rewrites import (
+    DILATIONS,
     GROUPS,
     KERNELS,
     NORMS_AS_ONE,
@@ -53,6 +54,7 @@ _TRIED = {
     TRANSPOSED: _TRANSPOSED,
     POOLS: _POOLED,
     GROUPS: {_ATEN.group_norm.default},
+    DILATIONS: {_ATEN.conv1d.default, _ATEN.conv1d.padding},
     STRIDES: _CONVOLUTIONS,
     KERNELS: _CONVOLUTIONS,
 }

@@ -50,7 +50,7 @@ STRIDES, KERNELS, TAILS = "strides_to_channels", "taps_to_channels", "cut_unread
 PATCHES = "patches_to_convolutions"
 TRANSPOSED, POOL_PADS, POOLS = "transposed_to_channels", "pads_into_pools", "pools_to_rows"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
-GROUPS, MEANS = "groups_of_channels", "means_into_layers"
+GROUPS, MEANS, DILATIONS = "groups_of_channels", "means_into_layers", "dilations_to_rows"
 
 # In the order in which they are applied.
 REWRITES: tuple[Rewrite, ...] = (
@@ -210,6 +210,19 @@ REWRITES: tuple[Rewrite, ...] = (
         "values with another mean.",
         module="norm_means",
         function="take_means",
+    ),
+    Rewrite(
+        id=DILATIONS,
+        title="Write dilated convolutions over sequences as ones over images",
+        fault="Dilations of the NPU end at 2. Vela compiles a larger one as several convolutions, and copies "
+        "their results together.",
+        network="Conv1d(24, 24, 2, dilation=8)(x) for x of [1, 24, 512]",
+        instead="The sequence becomes an image whose rows are as long as the dilation, and the kernel "
+        "one column. In memory the values are in that order already. Not with a stride.",
+        why_exact="Values that are a dilation apart are below each other in the image. Every product is one "
+        "of the convolution as it was written, or one with a zero.",
+        module="dilations",
+        function="write_dilations",
     ),
     Rewrite(
         id=STRIDES,

@@ -318,6 +318,8 @@ class _Folding:
         if conv.is_column:
             x = write(_ATEN.squeeze.dim, x, 3)
         x = _with_ends(write, x, [(fold.before, fold.after) for fold in folds])
+        if self._is_of_each_channel:
+            return self._of_columns(x), False
         x = self._channels_last(x)
         bias = None
         if conv.bias is not None:
@@ -336,6 +338,32 @@ class _Folding:
         target = _ATEN.conv1d.default if len(folds) == 1 else _ATEN.conv2d.default
         settings = (strides, [*padding], dilations, conv.groups)
         return write(target, x, held, bias, *settings), False
+
+    @property
+    def _is_of_each_channel(self) -> bool:
+        """Whether each channel of a sequence is convolved by itself."""
+        (first, *others), conv = self._conv.axes, self._conv
+        return not others and conv.groups == conv.channels > 1 and first.factor > 1
+
+    def _of_columns(self, x: fx.Node) -> fx.Node:
+        """Return the result over an image whose rows are the positions that would become channels.
+
+        Vela compiles groups of several channels one by one, and those of one channel together.
+        """
+        conv, write, (fold,) = self._conv, self._write, self._folds
+        (axis,) = conv.axes
+        batch, channels, size = x.meta["val"].shape
+        rows = [batch, size // axis.factor, axis.factor, channels]
+        x = write(_ATEN.reshape.default, write(_ATEN.permute.default, x, [0, 2, 1]), rows)
+        x = write(_ATEN.permute.default, x, [0, 3, 1, 2])
+        padding, (above, below) = _padding_and_ends(axis, fold)
+        x = _with_ends(write, x, ((above, below), (0, 0)))
+        taps = torch.einsum("tfs,ocs->octf", _places(axis, fold)[0].to(conv.weight), conv.weight)
+        weight = write.parameter(f"{conv.node.name}_folded_weight", taps)
+        bias = conv.bias
+        stored = None if bias is None else write.parameter(f"{conv.node.name}_folded_bias", bias)
+        settings = ([1, 1], [padding, 0], [1, 1], conv.groups)
+        return write(_ATEN.squeeze.dim, write(_ATEN.conv2d.default, x, weight, stored, *settings), 3)
 
     @property
     def _is_linear(self) -> bool:
