@@ -6,13 +6,13 @@ the values are in that order already.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished, fused_reader
+from workbench.engine.ethos_u.rewrites.pools import PADS, ends_of
 from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
 from workbench.engine.ethos_u.rewrites.strides import each_axis, padding_of
 
@@ -55,9 +55,10 @@ def _dilated(module: fx.GraphModule, node: fx.Node) -> _Dilated | None:
     if padding is None or dilation <= _LARGEST_DILATION or weight.shape[2] == 1:
         return None
     before = behind = padding[0]
-    zeros: Any = source.args[1] if source.target is _ATEN.constant_pad_nd.default else ()
-    if len(zeros) == 2 and min(zeros) >= 0 and len(source.users) == 1 and not any(source.args[2:]):
-        before, behind, source = before + zeros[0], behind + zeros[1], source.args[0]
+    padded_before = ends_of(source, 1) if source.target in PADS else None
+    if padded_before is not None and padded_before[1] == 0:
+        ((left, right),), _ = padded_before
+        before, behind, source = before + left, behind + right, source.args[0]
     return _Dilated(node, source, weight, dilation, before, behind)
 
 

@@ -21,7 +21,7 @@ from workbench.engine.ethos_u.rewrites.quantized_calls import (
 from workbench.engine.ethos_u.rewrites.strides import each_axis, is_outside, is_slow_at_layouts
 
 _ATEN = torch.ops.aten
-_PADS = (_ATEN.pad.default, _ATEN.constant_pad_nd.default)
+PADS = (_ATEN.pad.default, _ATEN.constant_pad_nd.default)
 _LARGEST, _AVERAGE = _ATEN.max_pool2d.default, _ATEN.avg_pool2d.default
 _LONGEST_STRIDE = 3
 # Values behind these are not below zero.
@@ -43,7 +43,7 @@ _MOST_CHANNELS = 16
 def take_pool_pads(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Take what is padded before pools into the pools, where all that read it can."""
     done, is_narrow = list[str](), is_8_bits(quantizer)
-    for pad in quantized_calls(module, quantizer, *_PADS):
+    for pad in quantized_calls(module, quantizer, *PADS):
         pools = [_pool_behind(reader) for reader in pad.users]
         settings = [pool and _with_pad(pad, pool, is_narrow=is_narrow) for pool in pools]
         if not settings or not all(settings):
@@ -64,7 +64,7 @@ def _pool_behind(reader: fx.Node) -> fx.Node | None:
     return node if node.target in {_LARGEST, _AVERAGE} and not node.kwargs else None
 
 
-def _ends_of(pad: fx.Node, count: int) -> tuple[list[tuple[int, int]], float] | None:
+def ends_of(pad: fx.Node, count: int) -> tuple[list[tuple[int, int]], float] | None:
     """Return the ends that are padded of each of the last axes, and the value; None for other pads."""
     sizes: Any = pad.args[1]
     rest = [*pad.args[2:]]
@@ -83,7 +83,7 @@ def _with_pad(pad: fx.Node, pool: fx.Node, *, is_narrow: bool) -> list[Any] | No
     """
     source: Any = pad.args[0]
     shape = source.meta["val"].shape
-    padded = _ends_of(pad, len(shape) - 2)
+    padded = ends_of(pad, len(shape) - 2)
     if padded is None or len(shape) not in {3, _IMAGE} or pool.meta["val"].dim() != _IMAGE:
         return None
     (ends, value), sizes = padded, [*[1] * (_IMAGE - len(shape)), *shape[2:]]
