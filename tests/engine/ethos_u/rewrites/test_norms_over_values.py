@@ -172,12 +172,24 @@ def test_that_a_cut_comes_after_what_computes_each_place_by_itself():
     assert last == [ATEN.slice.Tensor, ATEN.conv1d.default]
 
 
-def test_that_a_cut_stays_before_what_depends_on_all_places():
-    net = nn.Sequential(nn.Conv1d(1, 8, 64), nn.SiLU(), nn.Softmax(-1), nn.Conv1d(8, 8, 4, 2))
+class Joined(nn.Module):
+    """Values that are joined with themselves, in channels or places."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x):
+        return torch.cat([x, x], self.dim)
+
+
+@pytest.mark.parametrize("part", [nn.Softmax(-1), Joined(-1), nn.AvgPool1d(3, 1), nn.Flatten()])
+def test_that_a_cut_stays_before_what_depends_on_all_places(part):
+    net = nn.Sequential(nn.Conv1d(1, 8, 64), nn.SiLU(), part)
     module, counts = rewritten(net, torch.randn(1, 1, 400), (write_large_kernels,))
     assert counts == [1]
     order = operators(module)
-    assert order.index(ATEN.slice.Tensor) < order.index(ATEN.softmax.int)
+    assert order.index(ATEN.slice.Tensor) < order.index(ATEN.silu.default)
 
 
 def test_that_places_are_cut_across_a_layer_norm():

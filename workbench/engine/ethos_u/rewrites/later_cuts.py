@@ -82,7 +82,11 @@ def _axis_of_places(node: fx.Node, axes: dict[fx.Node, int]) -> int | None:
     source: Any = node.args[0] if node.args else None
     if node.target in _OF_EACH_PLACE:
         return _common_axis(node, axes)
-    if source not in axes or any(value in axes for value in node.all_input_nodes[1:]):
+    if (
+        not isinstance(source, fx.Node)
+        or source not in axes
+        or any(value in axes for value in node.all_input_nodes[1:])
+    ):
         return None
     axis, dims = axes[source], source.meta["val"].dim()
     if node.target in ORDERS:

@@ -68,7 +68,8 @@ def _replace(norm: fx.Node, path: list[fx.Node], result: fx.Node) -> None:
     """Put a result in the place of a norm, and before the functions up to a pool, which is gone."""
     for function in (node for node in path if node.target in _RISING):
         function.replace_input_with(function.args[0], result)  # type: ignore[arg-type]
-        function.meta["val"] = function.target(*fx.map_arg(function.args, lambda part: part.meta["val"]))  # type: ignore[operator]
+        values = fx.map_arg(function.args, lambda part: part.meta["val"])
+        function.meta["val"] = function.target(*values, **function.kwargs)  # type: ignore[operator]
         result = function
     last = path[-1] if path else norm
     last.replace_all_uses_with(result)
