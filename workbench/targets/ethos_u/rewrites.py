@@ -163,7 +163,7 @@ REWRITES: tuple[Rewrite, ...] = (
         network="AvgPool2d((1, 8))(relu(Conv2d(8, 16, 1)(x))) for x of [1, 8, 4, 256]",
         instead="Where windows are beside each other, each is a row of an image by itself. In memory its "
         "values are in that order already. Not on U85 for more than 384 Ki values, "
-        "which its SRAM does not hold, and inputs of more than 16 channels.",
+        "which its SRAM does not hold.",
         why_exact="Each result is of the same values.",
         module="pools",
         function="write_pools_of_rows",

@@ -9,7 +9,7 @@ from tests.engine.in_process import project, without
 from workbench.engine.ethos_u import rewrite_trials
 from workbench.project import edits
 from workbench.project.model import TargetChoice
-from workbench.targets.ethos_u.rewrites import GROUPS, PATCHES, SHUFFLES, STRIDES
+from workbench.targets.ethos_u.rewrites import GROUPS, PATCHES, REWRITES, SHUFFLES, STRIDES
 
 pytestmark = pytest.mark.engine
 U65 = "ethos-u65-256"
@@ -100,3 +100,12 @@ def test_that_equal_norms_are_compiled_once(engine, monkeypatch):
     row = rows(engine, project(f"{NETWORKS.name}:grouped_norms"))[GROUPS]
     assert len(row.places) == 3
     assert len(compiled) == 2
+
+
+def test_that_a_convolution_in_groups_over_an_input_is_rewritten_where_vela_is_faster(engine):
+    shutil.copy(NETWORKS, engine.folder)
+    for target, places in (("ethos-u55-128", ()), ("ethos-u85-256", ("conv2d",))):
+        made = project(f"{NETWORKS.name}:grouped_input", target=target)
+        assert rows(engine, made)[STRIDES].places == places
+        every = [row.id for row in REWRITES]
+        assert engine.lowered(made).cycles <= engine.lowered(without(made, *every)).cycles

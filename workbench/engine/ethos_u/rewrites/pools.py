@@ -18,7 +18,7 @@ from workbench.engine.ethos_u.rewrites.quantized_calls import (
     quantized_calls,
     written_name,
 )
-from workbench.engine.ethos_u.rewrites.strides import each_axis, is_outside, is_slow_at_layouts
+from workbench.engine.ethos_u.rewrites.strides import each_axis, is_slow_at_layouts
 
 _ATEN = torch.ops.aten
 PADS = (_ATEN.pad.default, _ATEN.constant_pad_nd.default)
@@ -36,8 +36,6 @@ _NOT_NEGATIVE = {
 _IMAGE = 4
 # A larger value is outside the SRAM of U85, where many short rows are read slowly.
 _MOST_VALUES = 384 * 1024
-# Of an input with more channels the change of layout takes more than is spared.
-_MOST_CHANNELS = 16
 
 
 def take_pool_pads(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
@@ -152,18 +150,12 @@ def write_pools_of_rows(module: fx.GraphModule, quantizer: EthosUQuantizer) -> l
         is_beside = each_axis(stride or kernel, 2, 1) == kernel and not any(each_axis(own, 2, 0))
         is_long = max(kernel) > _LONGEST_STRIDE and prod(pool.meta["val"].shape[2:]) > 1
         dilation, is_whole = rest[:2] if pool.target is _LARGEST else (None, rest[0])
-        is_slower = is_slow_at_layouts(quantizer) and _is_read_slowly(pool.args[0])
+        is_slower = is_slow_at_layouts(quantizer) and pool.args[0].meta["val"].numel() > _MOST_VALUES  # type: ignore[union-attr]
         is_plain = set(each_axis(dilation, 2, 1)) == {1} and not is_whole and not pool.kwargs
         if is_beside and is_long and is_plain and not is_slower and pool.args[6:] in {(), (None,)}:
             done.append(written_name(pool))
             _write_rows(Writer(module, pool), pool, kernel)
     return finished(module, done)
-
-
-def _is_read_slowly(value: Any) -> bool:
-    """Return whether U85 reads the rows of a value slowly."""
-    shape = value.meta["val"].shape
-    return shape.numel() > _MOST_VALUES or (is_outside(value) and shape[1] > _MOST_CHANNELS)
 
 
 def _write_rows(write: Writer, pool: fx.Node, kernel: list[int]) -> None:

@@ -43,9 +43,6 @@ _GATHERED = 16
 # So many times the taps are taken where that spares a copy with zeros at the ends; on U85 copies of
 # gathered inputs cost more.
 _EXTRA_TAPS, _GATHERED_TAPS = 1.25, 2.0
-# Inputs of more channels are not gathered if they are padded, and so few results along the last axis
-# do not pay for gathering patches that are partly read.
-_PADDED_CHANNELS, _FEW_RESULTS = 4, 8
 _ARITHMETIC = {_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor}
 
 
@@ -139,9 +136,7 @@ def write_strides(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     done = list[str]()
     for conv in _convolutions(module, quantizer):
         axes = tuple(_unstrided(axis) for axis in conv.axes)
-        folded = [axis for axis in axes if axis.factor > 1]
-        is_slower = _is_copied_more(conv, folded, is_slow=is_slow_at_layouts(quantizer))
-        if prod(axis.outputs for axis in folded) > 1 and not is_slower:
+        if prod(axis.outputs for axis in axes if axis.factor > 1) > 1:
             _write_folded(module, quantizer, _deepened(replace(conv, axes=axes)))
             done.append(written_name(conv.node))
     return finished(module, done)
@@ -174,25 +169,6 @@ def _is_first_of_one(conv: _Convolution) -> bool:
     as many more weights in the other form as there are fewer places.
     """
     return len(conv.axes) == 1 and conv.channels == 1 and is_outside(conv.source)
-
-
-def _is_copied_more(conv: _Convolution, folded: Sequence[Axis], *, is_slow: bool) -> bool:
-    """Return whether gathering patches takes more cycles than one operation for each column.
-
-    Measured with Vela 5.1.0: inputs of many channels in groups; on U85-256 also those that are padded,
-    and few results of patches that are partly read.
-    """
-    is_padded = any(axis.padding for axis in conv.axes)
-    is_first = is_outside(conv.source)
-    # Vela compiles none for each channel with such a stride for U55 and U65.
-    has_groups = 1 < conv.groups < conv.channels
-    if not is_slow:
-        # What is padded runs on the CPU as it is written.
-        return is_first and has_groups and conv.channels > _GATHERED and not is_padded
-    if is_first and (is_padded or has_groups) and conv.channels > _PADDED_CHANNELS:
-        return True
-    is_partly_read = any(axis.kernel < axis.stride for axis in folded)
-    return is_partly_read and conv.channels > 1 and conv.axes[-1].outputs <= _FEW_RESULTS
 
 
 def _unstrided(axis: Axis) -> Axis:
