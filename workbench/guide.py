@@ -469,7 +469,7 @@ def _corrections() -> list[str]:
             f"- Fault: {row.fault}",
             f"- Smallest network: `{row.network}`",
             f"- Instead: {row.instead}",
-            f"- Why that is right: {row.why_right}",
+            f"- Why that is right: {row.why_right}" + " It only saves cycles." * row.saves_cycles,
             "",
         ]
     return lines

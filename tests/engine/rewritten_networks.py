@@ -163,6 +163,85 @@ def refused_depthwise():
     return _made(lambda: nn.Sequential(*layers), 1, 8, 32, 32)
 
 
+class _Turned(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.norm = nn.LayerNorm(channels)
+
+    def forward(self, x):
+        return self.norm(x.transpose(1, 2)).transpose(1, 2)
+
+
+def _weighted(build, *shape):
+    net, inputs = _made(build, *shape)
+    for part in net.modules():
+        if isinstance(part, nn.GroupNorm | nn.LayerNorm):
+            nn.init.uniform_(part.weight, 0.5, 1.5)
+            nn.init.normal_(part.bias, 0, 0.2)
+    return net, inputs
+
+
+def grouped_norms():
+    """Three equal norms over groups of channels."""
+    layers = [(nn.Conv1d(16, 16, 3, padding=1), nn.GroupNorm(4, 16), nn.ReLU()) for _ in range(3)]
+    return _weighted(lambda: nn.Sequential(*[part for layer in layers for part in layer]), 1, 16, 200)
+
+
+def normed_encoder():
+    """A feature encoder with a layer norm behind every convolution, as large ones have it."""
+    settings = (1, 32, 10, 5), (32, 32, 8, 4), (32, 64, 4, 2)
+    layers = [(nn.Conv1d(*each), _Turned(each[1]), nn.GELU()) for each in settings]
+    head = nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, 10)
+    return _weighted(lambda: nn.Sequential(*[p for layer in layers for p in layer], *head), 1, 1, 16000)
+
+
+def normed_audio():
+    """A keyword network with norms over groups before its pools."""
+    layers = nn.Conv1d(1, 32, 80, 4), nn.GroupNorm(4, 32), nn.ReLU(), nn.MaxPool1d(4)
+    more = nn.Conv1d(32, 32, 3), nn.GroupNorm(4, 32), nn.ReLU(), nn.MaxPool1d(4)
+    last = nn.Conv1d(32, 64, 3), nn.GroupNorm(4, 64), nn.ReLU()
+    head = nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, 12)
+    return _weighted(lambda: nn.Sequential(*layers, *more, *last, *head), 1, 1, 16000)
+
+
+def normed_leads():
+    """Twelve leads with norms over groups behind activations."""
+    settings = (12, 32, 7), (32, 64, 5), (64, 64, 5), (64, 128, 3)
+    layers = [(nn.Conv1d(i, o, k, 2), nn.ReLU(), nn.GroupNorm(4, o)) for i, o, k in settings]
+    head = nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(128, 5)
+    return _weighted(lambda: nn.Sequential(*[p for layer in layers for p in layer], *head), 1, 12, 1000)
+
+
+class _Causal(nn.Module):
+    def __init__(self, inputs, outputs, dilation):
+        super().__init__()
+        self.conv = nn.Conv1d(inputs, outputs, 3, padding=2 * dilation, dilation=dilation)
+        self.cut = 2 * dilation
+
+    def forward(self, x):
+        return functional.relu(self.conv(x)[:, :, : -self.cut].contiguous())
+
+
+def causal():
+    """Convolutions whose results at the end are cut off, as temporal networks have them."""
+    return _made(
+        lambda: nn.Sequential(*[_Causal(8 if n == 0 else 32, 32, 2**n) for n in range(4)]), 1, 8, 256
+    )
+
+
+def grouped_input():
+    """A convolution in few groups over an input, which U55 computes faster as it is written."""
+    return _made(lambda: nn.Conv2d(24, 24, 4, 4, groups=3), 1, 24, 64, 64)
+
+
+def depthwise_audio():
+    """Separable convolutions with strides of 4 over a sequence."""
+    layers = nn.Conv1d(1, 32, 64, 8, 28), nn.ReLU(), nn.Conv1d(32, 32, 9, 4, 4, groups=32), nn.ReLU()
+    more = nn.Conv1d(32, 64, 1), nn.ReLU(), nn.Conv1d(64, 64, 9, 4, 4, groups=64), nn.ReLU()
+    head = nn.Conv1d(64, 64, 1), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, 10)
+    return _made(lambda: nn.Sequential(*layers, *more, *head), 1, 1, 8000)
+
+
 def _samples(make):
     generator = torch.Generator().manual_seed(1)
     ((example,),) = make()[1:]
@@ -192,3 +271,11 @@ def long_data():
 
 def decoder_data():
     yield from _samples(transposed)
+
+
+def causal_data():
+    yield from _samples(causal)
+
+
+def depthwise_data():
+    yield from _samples(depthwise_audio)

@@ -32,6 +32,15 @@ LIMITS = [
     ("patches", "picture_data", U85, 900_000),
     ("transposed", "decoder_data", U85, 100_000),
     ("transposed", "decoder_data", U65, 180_000),
+    ("normed_encoder", "audio_data", U55, 600_000),
+    ("normed_encoder", "audio_data", U85, 300_000),
+    ("normed_audio", "audio_data", U55, 1_000_000),
+    ("normed_audio", "audio_data", U85, 800_000),
+    ("normed_leads", "lead_data", U55, 330_000),
+    ("normed_leads", "lead_data", U85, 150_000),
+    ("causal", "causal_data", U55, 80_000),
+    ("causal", "causal_data", U85, 50_000),
+    ("depthwise_audio", "depthwise_data", U55, 110_000),
 ]
 
 

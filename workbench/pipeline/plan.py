@@ -287,6 +287,7 @@ READERS: Mapping[str, Callable[[Reading], JsonValue]] = {
     "evaluation.data": _evaluation_data,
     "verification": lambda r: r.project.verification.model_dump(mode="json"),
     "target.quantizer": _facet("quantizer"),
+    "target.trials": _facet("trials"),
     "target.compile": _facet("compile"),
     "target.files": _target_files,
     "board": _board,

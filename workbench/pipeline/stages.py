@@ -57,9 +57,9 @@ STAGES: tuple[Stage, ...] = (
         "Prepare",
         "Inserting observers",
         ("export",),
-        ("rules", "target.quantizer", "improvers"),
+        ("rules", "target.quantizer", "target.trials", "improvers"),
         ("torchao", "executorch"),
-        31,
+        32,
         _entry("prepare"),
     ),
     Stage(

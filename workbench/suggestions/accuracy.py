@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from workbench.analysis.ranges import activations, choice_of, histogram_of, observed_grid, predicted
 from workbench.project import edits
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
-from workbench.targets.ethos_u.corrections import CORRECTIONS, is_enabled
+from workbench.targets.ethos_u.corrections import needed_and_off
 from workbench.text import listed, plural, signed
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def switched_off_corrections(project: Project) -> Iterator[Suggestion]:
     Args:
         project: The project, whose target has corrections switched off.
     """
-    off = [row for row in CORRECTIONS if not is_enabled(row.id, project.target.options)]
+    off = needed_and_off(project.target.options)
     if off:
         titles = listed([f"\u201c{row.title}\u201d" for row in off])
         yield Suggestion(

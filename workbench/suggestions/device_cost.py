@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 from workbench.graph.labels import operator_name
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
 from workbench.targets.ethos_u.rewrites import (
+    DILATIONS,
+    GROUPS,
     KERNELS,
     LINEARS,
+    MEANS,
     NORMS_AS_ONE,
     NORMS_FORWARD,
     PADS,
@@ -110,6 +113,9 @@ _CHANGED_OPERATORS: dict[str, frozenset[str]] = {
     POOLS: frozenset(("max_pool1d", "max_pool2d", "avg_pool1d", "avg_pool2d")),
     NORMS_FORWARD: (_NORMS := frozenset(("batch_norm", "layer_norm", "group_norm", "instance_norm"))),
     NORMS_AS_ONE: _NORMS,
+    GROUPS: frozenset(("group_norm", "instance_norm")),
+    MEANS: frozenset(("layer_norm",)),
+    DILATIONS: frozenset(("conv1d",)),
 }
 
 

@@ -9,7 +9,7 @@ from workbench.errors import Place, WorkbenchError, failure
 from workbench.project import edits
 from workbench.project.model import name_of
 from workbench.targets.base import TargetSpec
-from workbench.targets.ethos_u import EthosU
+from workbench.targets.ethos_u import ETHOS_U
 from workbench.targets.formats import Formats
 from workbench.targets.nnpa import Nnpa
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workbench.ids import StageId
     from workbench.project.model import Project, Rule, TargetChoice
 
-TARGETS: tuple[TargetSpec, ...] = (EthosU(), Nnpa(), Formats())
+TARGETS: tuple[TargetSpec, ...] = (ETHOS_U, Nnpa(), Formats())
 
 
 def target_of(variant_id: str) -> TargetSpec:

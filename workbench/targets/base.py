@@ -106,7 +106,7 @@ class TargetSpec(Protocol):
         ...
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return the part of the choice that one stage depends on: "quantizer" or "compile"."""
+        """Return the part of the choice that one stage depends on: "quantizer", "trials" or "compile"."""
         ...
 
     def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:

@@ -184,6 +184,7 @@ def evaluated(project, **fields):
     return project.model_copy(update={"evaluation": Evaluation(**fields)})
 
 
+AFTER_COMPILING = {"lower", "verify", "run", "package"}
 FROM_EVALUATION = {"evaluate", "verify", "run"}
 
 
@@ -198,9 +199,10 @@ FROM_EVALUATION = {"evaluate", "verify", "run"}
         (lambda p: edits.use_trained(p, "trained.safetensors"), AFTER_PREPARE),
         (lambda p: edits.assign(p, "module_name", "a", "own.py:tight"), AFTER_PREPARE),
         (lambda p: edits.fix_range(p, "x", -1.0, 1.0), AFTER_PREPARE - {"prepare", "calibrate"}),
-        (lambda p: edits.assign(p, "module_name", "a", "cpu"), {"lower", "verify", "run", "package"}),
+        (lambda p: edits.assign(p, "module_name", "a", "cpu"), AFTER_COMPILING),
         (lambda p: edits.train_by(p, "teach.py:train"), set()),
-        (lambda p: boards.put(OpenProject(p, Path()), "himax-we2"), {"lower", "verify", "run", "package"}),
+        # Rewrites are tried with the memory of the board.
+        (lambda p: boards.put(OpenProject(p, Path()), "himax-we2"), AFTER_PREPARE),
     ],
 )
 def test_that_each_part_of_a_project_decides_the_stages_that_read_it(rich, edit, stale):

@@ -405,6 +405,24 @@ def test_that_a_quantized_program_is_warned_of_corrections_that_are_off():
     assert f"{one.id}=true {two.id}=true" in info.hint
 
 
+def test_that_nobody_is_warned_of_what_only_saves_cycles():
+    (*rows,) = (row for row in CORRECTIONS if row.saves_cycles)
+    assert {row.id for row in rows} >= {"equal_operations_joined", "zeros_into_convolutions"}
+    off = {row.id: False for row in rows}
+    assert list(corrections_off(off)) == []
+    failed = ErrorInfo(message="KeyError: 'x'", code="unexpected")
+    assert with_switches((failed,), off) == (failed,)
+
+
+def test_that_rewrites_are_tried_for_memory_of_ones_own():
+    target = target_of(U55)
+    usual = target.facet(choice(U55), "trials")
+    assert target.facet(choice("ethos-u55-64"), "trials") == usual == {"id": "ethos-u55-128"}
+    own = target.facet(choice("ethos-u55-64", memory_mode="Sram_Only"), "trials")
+    assert own == {"id": "ethos-u55-64", "memory_mode": "Sram_Only"}
+    assert target.facet(choice(U55, arena_cache_bytes=65536), "trials")["arena_cache_bytes"] == 65536
+
+
 def test_that_a_failure_of_the_tools_names_the_corrections_that_are_off():
     one, two = CORRECTIONS[:2]
     failed = ErrorInfo(message="KeyError: 'x'", code="unexpected")

@@ -1,8 +1,9 @@
 """Which layers stay as they are written, because Vela takes more cycles for what a rewrite writes.
 
 A rewrite of a layer is judged by products and copies first. Where that is not clear, the layer is
-compiled in both forms for one device of the project's family, since what is prepared serves all of
-them: alone where it reads an input of the program, behind a small layer elsewhere.
+compiled in both forms: alone where it reads an input of the program, behind a small layer elsewhere.
+That is for the project's device and memory; where its memory is as usual, for one device of the family,
+since what is prepared serves all of them.
 """
 
 from __future__ import annotations
@@ -19,18 +20,28 @@ from workbench.engine.ethos_u import quantization
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, fused_reader
 from workbench.engine.ethos_u.estimate import estimate
 from workbench.engine.ethos_u.lowering import tosa_on_npu
+from workbench.engine.ethos_u.rewrites.norm_groups import path_to_pool
 from workbench.engine.ethos_u.rewrites.patches import picture_behind
 from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
 from workbench.engine.ethos_u.rewrites.strides import each_axis, is_outside
-from workbench.engine.fx import programs
-from workbench.project.model import TargetChoice
-from workbench.targets import target_of
+from workbench.targets.ethos_u import ETHOS_U
 from workbench.targets.ethos_u.corrections import switched_off
 from workbench.targets.ethos_u.devices import family_of
-from workbench.targets.ethos_u.rewrites import KERNELS, PATCHES, POOLS, SHUFFLES, STRIDES, TRANSPOSED
+from workbench.targets.ethos_u.rewrites import (
+    DILATIONS,
+    GROUPS,
+    KERNELS,
+    NORMS_AS_ONE,
+    PATCHES,
+    POOLS,
+    SHUFFLES,
+    STRIDES,
+    TRANSPOSED,
+)
 
 if TYPE_CHECKING:
     from workbench.engine.ethos_u.quantization import ReportingQuantizer
+    from workbench.project.model import TargetChoice
     from workbench.project.opened import OpenProject
 
 _ATEN = torch.ops.aten
@@ -43,12 +54,14 @@ _TRIED = {
     SHUFFLES: {_ATEN.pixel_shuffle.default},
     TRANSPOSED: _TRANSPOSED,
     POOLS: _POOLED,
+    GROUPS: {_ATEN.group_norm.default},
+    DILATIONS: {_ATEN.conv1d.default, _ATEN.conv1d.padding},
     STRIDES: _CONVOLUTIONS,
     KERNELS: _CONVOLUTIONS,
 }
+# The rewrites that change what is written too: a convolution over patches has their size as its stride.
+_AFTER = {PATCHES: (STRIDES,), GROUPS: (POOLS, NORMS_AS_ONE)}
 _COPIES = {_ATEN.slice.Tensor, _ATEN.cat.default, _ATEN.constant_pad_nd.default}
-# The device that stands for its family.
-_DEVICES = {"u55": "ethos-u55-128", "u65": "ethos-u65-256", "u85": "ethos-u85-256"}
 # Products of a cycle, and cycles for each element that is copied or turned, by Vela's estimates.
 _PRODUCTS = {"u55": 128, "u65": 256, "u85": 256}
 _COPY, _TURN = 2, {"u55": 2, "u65": 4, "u85": 20}
@@ -87,9 +100,9 @@ def _slower_layers(
             written, changed = (_alone(module, layer) for _ in range(2))
             if not quantizer.rewrites[rewrite](changed, quantizer):
                 continue
-            if rewrite == PATCHES and STRIDES in quantizer.rewrites:
-                # A convolution over patches has their size as its stride.
-                quantizer.rewrites[STRIDES](changed, quantizer)
+            for name in _AFTER.get(rewrite, ()):
+                for form in (written, changed) if name in quantizer.rewrites else ():
+                    quantizer.rewrites[name](form, quantizer)
             after, before = (_bound(form, family) for form in (changed, written))
             part = _CLEAR if before > _MANY or layer.target in _POOLED else _VERY_CLEAR
             if after >= part * before and _is_slower(opened, written, changed):
@@ -107,7 +120,8 @@ def _alone(module: fx.GraphModule, layer: fx.Node) -> fx.GraphModule:
     """Return a layer and its function; behind a small layer if it reads no input of the program."""
     source = next(iter(layer.all_input_nodes))
     source = picture_behind(layer, source) or source
-    inside, waiting = {layer, fused_reader(layer)}, [layer]
+    behind = _behind(module, layer)
+    inside, waiting = {layer, *behind}, [layer]
     while waiting:
         others = [node for node in waiting.pop().all_input_nodes if node not in {source, *inside}]
         inside.update(others)
@@ -117,11 +131,18 @@ def _alone(module: fx.GraphModule, layer: fx.Node) -> fx.GraphModule:
     known[source].meta = dict(source.meta)
     for node in (node for node in module.graph.nodes if node in inside):
         known[node] = graph.node_copy(node, known.__getitem__)
-    graph.output((known[fused_reader(layer)],))
+    graph.output((known[behind[-1]],))
     alone = fx.GraphModule(module, graph)
     if not is_outside(source) and source.meta["val"].dim() in _SMALL:
         _put_small_layer(alone)
     return alone
+
+
+def _behind(module: fx.GraphModule, layer: fx.Node) -> list[fx.Node]:
+    """Return what is computed with a layer: its function, or what is up to the pool behind a norm."""
+    if layer.target is _ATEN.group_norm.default and (path := path_to_pool(module, layer)):
+        return path
+    return [fused_reader(layer)]
 
 
 def _put_small_layer(alone: fx.GraphModule) -> None:
@@ -199,10 +220,11 @@ def _is_layout_of_memory(permute: fx.Node) -> bool:
 
 def _is_slower(opened: OpenProject, written: fx.GraphModule, changed: fx.GraphModule) -> bool:
     """Return whether a layer takes more cycles as it is rewritten."""
-    project = opened.project
-    off = switched_off(project.target.options, "quantizer")
-    family = family_of(project.target.id).name
-    key = f"{_described(written)} {family} {off} {project.quantizer_calls()}"
+    target = opened.project.target
+    choice = ETHOS_U.tried(target)
+    off = switched_off(target.options, "quantizer")
+    forms = [_described(opened, form) for form in (written, changed)]
+    key = f"{forms} {choice} {_ini(choice, opened)} {off}"
     if key not in _KNOWN:
         before = _cycles(opened, written)
         after = _cycles(opened, changed) if before is not None else None
@@ -210,19 +232,34 @@ def _is_slower(opened: OpenProject, written: fx.GraphModule, changed: fx.GraphMo
     return _KNOWN[key]
 
 
-def _described(module: fx.GraphModule) -> str:
-    """Return what the cycles of a graph depend on: its operators, with all shapes and numbers."""
+def _described(opened: OpenProject, module: fx.GraphModule) -> str:
+    """Return what the cycles of a graph depend on: its operators, with all shapes, numbers and rules."""
+    quantizer = quantization.trial_quantizer(opened)
+    configs = dict[fx.Node, str]()
+    for part in quantizer.quantizer.quantizers:
+        config = str(getattr(part, "quantization_config", ""))
+        for node in part.node_finder.find_nodes(module) if hasattr(part, "node_finder") else ():
+            configs.setdefault(node, config)
+    names = {node: f"%{number}" for number, node in enumerate(module.graph.nodes)}
     lines = (
-        f"{node.target} {node.args} {getattr(node.meta.get('val'), 'shape', '')} {programs.module_of(node)}"
+        f"{node.target if node.op == 'call_function' else node.op} "
+        f"{fx.map_arg((node.args, node.kwargs), names.__getitem__)} "
+        f"{getattr(node.meta.get('val'), 'shape', '')} {configs.get(node, '')}"
         for node in module.graph.nodes
     )
     return "\n".join(lines)
 
 
+def _ini(choice: TargetChoice, opened: OpenProject) -> dict[str, str]:
+    """Return the texts of the files that the options of a choice refer to, by option."""
+    files = ETHOS_U.files(choice, opened.folder)
+    return {option: path.read_text("utf-8") for option, path in files.items()}
+
+
 def _cycles(opened: OpenProject, module: fx.GraphModule) -> int | None:
     """Return the cycles of a graph by Vela's estimate; None where not all of it runs on the NPU."""
-    device = _DEVICES[family_of(opened.project.target.id).name]
-    choice = target_of(device).complete(TargetChoice(id=device))
+    tried = ETHOS_U.tried(opened.project.target)
+    choice, files = ETHOS_U.complete(tried, opened.folder), _ini(tried, opened)
     inputs = tuple(torch.randn(node.meta["val"].shape) for node in module.graph.find_nodes(op="placeholder"))
     try:
         with torch.no_grad():
@@ -230,7 +267,7 @@ def _cycles(opened: OpenProject, module: fx.GraphModule) -> int | None:
             prepared(*inputs)
             program = torch.export.export(convert_pt2e(prepared), inputs)
         tosa = tosa_on_npu(program, choice)
-        return estimate(tosa, choice.id, choice.options, {}).cycles_total if tosa else None
+        return estimate(tosa, choice.id, choice.options, files).cycles_total if tosa else None
     except OSError:
         raise
     except Exception:  # noqa: BLE001 - whatever the tools raise for what is not delivered

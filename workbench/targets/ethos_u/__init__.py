@@ -99,6 +99,11 @@ _PLAIN: tuple[OptionSpec, ...] = (
 )
 
 
+# The device that stands for its family, and the options that its cycles depend on.
+_STANDING = {"u55": "ethos-u55-128", "u65": "ethos-u65-256", "u85": "ethos-u85-256"}
+_OF_MEMORY = ("system_config", "memory_mode", "arena_cache_bytes", "optimise", "extra_flags", OWN_INI_OPTION)
+
+
 class EthosU:
     """The row of the target table for Ethos-U."""
 
@@ -177,7 +182,10 @@ class EthosU:
         return {OWN_INI_OPTION: ini_path(str(reference), folder)} if reference else {}
 
     def facet(self, choice: TargetChoice, name: str) -> JsonValue:
-        """Return what one stage depends on: quantizer, TOSA version and transformations."""
+        """Return what one stage depends on: quantizer, TOSA version and transformations; trials; all."""
+        if name == "trials":
+            tried = self.tried(choice)
+            return {"id": tried.id, **tried.options}
         if name == "quantizer":
             # Which rewrites take fewer cycles depends on the family, where the specification is the same.
             family = family_of(choice.id)
@@ -191,6 +199,16 @@ class EthosU:
             return spec
         complete = self.complete(choice)
         return {"id": complete.id, **complete.options}
+
+    def tried(self, choice: TargetChoice) -> TargetChoice:
+        """Return the choice that rewrites are tried for: its own device where its memory is its own.
+
+        Else it is the device that stands for the family, since what is prepared serves all of it.
+        """
+        usual = self.complete(TargetChoice(id=_STANDING[family_of(choice.id).name]))
+        options = self.complete(choice).options
+        own = {name: options[name] for name in _OF_MEMORY if options.get(name) != usual.options.get(name)}
+        return TargetChoice(id=choice.id, options=own) if own else TargetChoice(id=usual.id)
 
     def check(self, choice: TargetChoice, folder: Path | None = None) -> list[ErrorInfo]:
         """Return every problem of the choice: device, family, memory mode, flags.
@@ -270,6 +288,9 @@ class EthosU:
     def macs_per_cycle(self, variant: str) -> int:
         """Return the number of MAC units from the device id."""
         return int(variant.rpartition("-")[2])
+
+
+ETHOS_U = EthosU()
 
 
 def _integers_refusal(config: QuantConfig, kind: RuleKind) -> str:

@@ -56,6 +56,8 @@ _MODULES: Mapping[str, Facet] = {
     "after_tosa": "compile",
     "vela": "compile",
 }
+# The module of those without which a program is right, and takes more cycles.
+_CYCLES = "fewer_operations"
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,11 @@ class Correction:
     def facet(self) -> Facet:
         """Which stage it changes."""
         return _MODULES[self.module]
+
+    @property
+    def saves_cycles(self) -> bool:
+        """Whether a program without it is right as well, and takes more cycles."""
+        return self.module == _CYCLES
 
 
 # A public function with its docstring; a section of one: a name, and a text of indented lines.
@@ -157,9 +164,17 @@ def switched_off(options: Mapping[str, JsonValue], facet: Facet) -> list[JsonVal
     return [row.id for row in CORRECTIONS if row.facet == facet and not is_enabled(row.id, options)]
 
 
+def needed_and_off(options: Mapping[str, JsonValue]) -> list[Correction]:
+    """Return the corrections that the options switch off and that a right program may need."""
+    return [row for row in CORRECTIONS if not row.saves_cycles and not is_enabled(row.id, options)]
+
+
 def corrections_off(options: Mapping[str, JsonValue]) -> Iterator[ErrorInfo]:
-    """Yield a warning that names the corrections that the options of a target switch off."""
-    if off := [row for row in CORRECTIONS if not is_enabled(row.id, options)]:
+    """Yield a warning that names the corrections that the options of a target switch off.
+
+    Those that save cycles are not among them.
+    """
+    if off := needed_and_off(options):
         names = listed([f"\u201c{row.title}\u201d" for row in off])
         yield ErrorInfo(
             message=f"Corrections of the tools are off: {names}. The program may be wrong, or may "
@@ -182,7 +197,7 @@ def with_switches(infos: tuple[ErrorInfo, ...], options: Mapping[str, JsonValue]
         infos: The problems that stopped the stage.
         options: Options of the target.
     """
-    off = [row for row in CORRECTIONS if not is_enabled(row.id, options)]
+    off = needed_and_off(options)
     if not off or any(info.code == SWITCHED_OFF for info in infos):
         return infos
     return tuple(_blamed(info, off) if info.code in _TOOLS_FAILED else info for info in infos)

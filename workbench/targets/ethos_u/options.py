@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from workbench.targets.base import Choice, OptionSpec
-from workbench.targets.ethos_u.corrections import CORRECTIONS, GROUP
+from workbench.targets.ethos_u.corrections import CORRECTIONS, GROUP, Correction
 from workbench.targets.ethos_u.rewrites import GROUP as FASTER
-from workbench.targets.ethos_u.rewrites import REWRITES
+from workbench.targets.ethos_u.rewrites import REWRITES, Rewrite
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -26,6 +26,11 @@ CMSIS_NN_CPUS = {"cmsis_nn": "M55", "cmsis_nn_dsp": "M33"}
 _ITSELF = Choice("", "Default")
 # ExecuTorch's default replacements for infinities.
 NEGATIVE_INFINITY, POSITIVE_INFINITY = -256.0, 255.0
+
+
+def _switch_of(row: Correction | Rewrite, group: str) -> OptionSpec:
+    return OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=group)
+
 
 EXTRAS: tuple[OptionSpec, ...] = (
     OptionSpec(
@@ -126,8 +131,9 @@ EXTRAS: tuple[OptionSpec, ...] = (
         ),
         group=ON_CPU,
     ),
-    *(OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=GROUP) for row in CORRECTIONS),
-    *(OptionSpec(row.id, row.title, row.instead, "switch", default=True, group=FASTER) for row in REWRITES),
+    *(_switch_of(row, GROUP) for row in CORRECTIONS if not row.saves_cycles),
+    *(_switch_of(row, FASTER) for row in REWRITES),
+    *(_switch_of(row, FASTER) for row in CORRECTIONS if row.saves_cycles),
 )
 EXTRAS_BY_NAME = {option.name: option for option in EXTRAS}
 FLAGS = {

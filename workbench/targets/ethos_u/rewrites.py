@@ -50,6 +50,7 @@ STRIDES, KERNELS, TAILS = "strides_to_channels", "taps_to_channels", "cut_unread
 PATCHES = "patches_to_convolutions"
 TRANSPOSED, POOL_PADS, POOLS = "transposed_to_channels", "pads_into_pools", "pools_to_rows"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
+GROUPS, MEANS, DILATIONS = "groups_of_channels", "means_into_layers", "dilations_to_rows"
 
 # In the order in which they are applied.
 REWRITES: tuple[Rewrite, ...] = (
@@ -129,6 +130,20 @@ REWRITES: tuple[Rewrite, ...] = (
         function="write_transposed",
     ),
     Rewrite(
+        id=GROUPS,
+        title="Take norms over groups from the means of channels",
+        fault="The channels of a group become rows of one axis. The layout of the whole tensor is changed "
+        "for that several times, and the weight and the bias are read anew for every row.",
+        network="Conv1d(32, 32, 3)(relu(GroupNorm(4, 32)(Conv1d(12, 32, 7)(x)))) for x of [1, 12, 503]",
+        instead="Means are taken of each channel, and a small product makes those of groups of them. Where "
+        "a pool of largest values follows, and all weights are above zero, only what it leaves is divided. "
+        "Not for more than one sample at once.",
+        why_exact="Groups have channels of one size: their mean is the mean of the means. The largest "
+        "value is the largest behind a factor above zero, too.",
+        module="norm_groups",
+        function="write_group_norms",
+    ),
+    Rewrite(
         id=TAILS,
         title="Do not compute places that nothing reads",
         fault="Where the places of a tensor do not divide by the stride of the layer that reads "
@@ -148,7 +163,7 @@ REWRITES: tuple[Rewrite, ...] = (
         network="AvgPool2d((1, 8))(relu(Conv2d(8, 16, 1)(x))) for x of [1, 8, 4, 256]",
         instead="Where windows are beside each other, each is a row of an image by itself. In memory its "
         "values are in that order already. Not on U85 for more than 384 Ki values, "
-        "which its SRAM does not hold, and inputs of more than 16 channels.",
+        "which its SRAM does not hold.",
         why_exact="Each result is of the same values.",
         module="pools",
         function="write_pools_of_rows",
@@ -181,6 +196,33 @@ REWRITES: tuple[Rewrite, ...] = (
         why_exact="An evaluated batch norm is a factor and a summand for each channel.",
         module="norms",
         function="write_norms_as_one",
+    ),
+    Rewrite(
+        id=MEANS,
+        title="Take the means of layer norms into the layers before",
+        fault="A layer norm takes the mean over the channels off every value, 1.5 cycles an element "
+        "on U55-128.",
+        network="LayerNorm(64)(Linear(32, 64)(x)) for x of [1, 100, 32]",
+        instead="The weights and the bias of the linears and convolutions before it have no mean over "
+        "their outputs. Sums, changes of layout and constants may be in between, as between the layers "
+        "of transformers. Not where something but such a norm reads what they compute.",
+        why_exact="The mean over the outputs of a linear map is linear. The norm is the same for "
+        "values with another mean.",
+        module="norm_means",
+        function="take_means",
+    ),
+    Rewrite(
+        id=DILATIONS,
+        title="Write dilated convolutions over sequences as ones over images",
+        fault="Dilations of the NPU end at 2. Vela compiles a larger one as several convolutions, and copies "
+        "their results together.",
+        network="Conv1d(24, 24, 2, dilation=8)(x) for x of [1, 24, 512]",
+        instead="The sequence becomes an image whose rows are as long as the dilation, and the kernel "
+        "one column. In memory the values are in that order already. Not with a stride.",
+        why_exact="Values that are a dilation apart are below each other in the image. Every product is one "
+        "of the convolution as it was written, or one with a zero.",
+        module="dilations",
+        function="write_dilations",
     ),
     Rewrite(
         id=STRIDES,

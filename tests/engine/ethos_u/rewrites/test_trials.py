@@ -7,7 +7,9 @@ import pytest
 
 from tests.engine.in_process import project, without
 from workbench.engine.ethos_u import rewrite_trials
-from workbench.targets.ethos_u.rewrites import PATCHES, SHUFFLES, STRIDES
+from workbench.project import edits
+from workbench.project.model import TargetChoice
+from workbench.targets.ethos_u.rewrites import GROUPS, PATCHES, REWRITES, SHUFFLES, STRIDES
 
 pytestmark = pytest.mark.engine
 U65 = "ethos-u65-256"
@@ -70,3 +72,40 @@ def test_that_a_layer_that_vela_refuses_as_it_is_written_is_rewritten(engine):
     made = project(f"{NETWORKS.name}:refused_depthwise", target=U65)
     row = rows(engine, made)[STRIDES]
     assert (row.places, row.as_written) == (("conv2d_1",), ())
+
+
+def test_that_a_layer_is_tried_with_the_memory_of_the_project(engine, monkeypatch):
+    shutil.copy(NETWORKS, engine.folder)
+    asked = []
+    estimate = rewrite_trials.estimate
+
+    def noted(programs, device, options, files):
+        asked.append((device, options["memory_mode"], options["arena_cache_bytes"]))
+        return estimate(programs, device, options, files)
+
+    monkeypatch.setattr(rewrite_trials, "estimate", noted)
+    made = project(f"{NETWORKS.name}:small_shuffle", target="ethos-u65-512")
+    rows(engine, made)
+    options = {"memory_mode": "Sram_Only", "arena_cache_bytes": 65536}
+    rows(engine, edits.set_target(made, TargetChoice(id=made.target.id, options=options)))
+    usual = ("ethos-u65-256", "Dedicated_Sram_384KB", None)
+    assert asked == [usual, usual, *[("ethos-u65-512", "Sram_Only", 65536)] * 2]
+
+
+def test_that_equal_norms_are_compiled_once(engine, monkeypatch):
+    shutil.copy(NETWORKS, engine.folder)
+    compiled = []
+    cycles = rewrite_trials._cycles
+    monkeypatch.setattr(rewrite_trials, "_cycles", lambda *given: compiled.append(1) or cycles(*given))
+    row = rows(engine, project(f"{NETWORKS.name}:grouped_norms"))[GROUPS]
+    assert len(row.places) == 3
+    assert len(compiled) == 2
+
+
+def test_that_a_convolution_in_groups_over_an_input_is_rewritten_where_vela_is_faster(engine):
+    shutil.copy(NETWORKS, engine.folder)
+    for target, places in (("ethos-u55-128", ()), ("ethos-u85-256", ("conv2d",))):
+        made = project(f"{NETWORKS.name}:grouped_input", target=target)
+        assert rows(engine, made)[STRIDES].places == places
+        every = [row.id for row in REWRITES]
+        assert engine.lowered(made).cycles <= engine.lowered(without(made, *every)).cycles

@@ -20,6 +20,7 @@ from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_o
 from workbench.engine.ethos_u.rewrites.quantized_calls import (
     conv_arguments,
     is_8_bits,
+    order_of,
     quantized_calls,
     written_name,
 )
@@ -35,7 +36,8 @@ _SAME = {_ATEN.dropout.default, _ATEN.clone.default}
 _FLATTENED = {_ATEN.flatten.using_ints, _ATEN.view.default, _ATEN.reshape.default}
 # Layouts that one factor and summand for all channels may go through.
 _TURNS = {_ATEN.permute.default, _ATEN.transpose.int}
-_LAYOUTS = {*_FLATTENED, *_TURNS, _ATEN.unsqueeze.default, _ATEN.squeeze.dim}
+_AXES_OF_ONE = {_ATEN.unsqueeze.default, _ATEN.squeeze.dim}
+_LAYOUTS = {*_FLATTENED, *_TURNS, *_AXES_OF_ONE}
 _PADDING, _CHANNELS = 4, 1
 # Sequences and images.
 _CONVOLVED = {3, 4}
@@ -260,7 +262,7 @@ def _layers(
         elif _keeps_lines(reader, line, repeats, len(shape)):
             yield from _layers(module, reader, repeats, line)
         elif target in _TURNS and repeats == 1:
-            axis = _order(reader, len(shape)).index(line.axis or 0)
+            axis = order_of(reader, len(shape)).index(line.axis or 0)
             yield from _layers(module, reader, repeats, replace(line, axis=axis))
         elif (
             target in _FLATTENED
@@ -278,23 +280,15 @@ def _keeps_lines(reader: fx.Node, line: _Line, repeats: int, dims: int) -> bool:
     target = reader.target
     if target in _SAME or (line.axis is None and target in _LAYOUTS):
         return True
+    if target in _AXES_OF_ONE:
+        larger = dims + int(target is _ATEN.unsqueeze.default)
+        return line.axis is not None and reader.args[1] % larger > line.axis
     if line.axis not in {None, _CHANNELS} or dims <= _CHANNELS + 1:
         return False
     if target in _LARGEST:
         return bool((line.factor > 0).all()) and repeats == 1
     over: Any = reader.args[1] if target is _ATEN.mean.dim else [-1]
     return target in _MEANS and bool(over) and all(axis % dims > _CHANNELS for axis in over)
-
-
-def _order(turn: fx.Node, dims: int) -> list[int]:
-    """Return the axes of a value in the order in which a permutation or transpose has them."""
-    if turn.target is _ATEN.permute.default:
-        order: Any = turn.args[1]
-        return [axis % dims for axis in order]
-    one, other = (axis % dims for axis in turn.args[1:3])  # type: ignore[operator]
-    turned = list(range(dims))
-    turned[one], turned[other] = other, one
-    return turned
 
 
 def _takes(module: fx.GraphModule, reader: fx.Node, line: _Line, repeats: int) -> bool:

@@ -18,10 +18,10 @@ from workbench.engine.ethos_u.rewrites.quantized_calls import (
     quantized_calls,
     written_name,
 )
-from workbench.engine.ethos_u.rewrites.strides import each_axis, is_outside, is_slow_at_layouts
+from workbench.engine.ethos_u.rewrites.strides import each_axis, is_slow_at_layouts
 
 _ATEN = torch.ops.aten
-_PADS = (_ATEN.pad.default, _ATEN.constant_pad_nd.default)
+PADS = (_ATEN.pad.default, _ATEN.constant_pad_nd.default)
 _LARGEST, _AVERAGE = _ATEN.max_pool2d.default, _ATEN.avg_pool2d.default
 _LONGEST_STRIDE = 3
 # Values behind these are not below zero.
@@ -36,14 +36,12 @@ _NOT_NEGATIVE = {
 _IMAGE = 4
 # A larger value is outside the SRAM of U85, where many short rows are read slowly.
 _MOST_VALUES = 384 * 1024
-# Of an input with more channels the change of layout takes more than is spared.
-_MOST_CHANNELS = 16
 
 
 def take_pool_pads(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Take what is padded before pools into the pools, where all that read it can."""
     done, is_narrow = list[str](), is_8_bits(quantizer)
-    for pad in quantized_calls(module, quantizer, *_PADS):
+    for pad in quantized_calls(module, quantizer, *PADS):
         pools = [_pool_behind(reader) for reader in pad.users]
         settings = [pool and _with_pad(pad, pool, is_narrow=is_narrow) for pool in pools]
         if not settings or not all(settings):
@@ -64,7 +62,7 @@ def _pool_behind(reader: fx.Node) -> fx.Node | None:
     return node if node.target in {_LARGEST, _AVERAGE} and not node.kwargs else None
 
 
-def _ends_of(pad: fx.Node, count: int) -> tuple[list[tuple[int, int]], float] | None:
+def ends_of(pad: fx.Node, count: int) -> tuple[list[tuple[int, int]], float] | None:
     """Return the ends that are padded of each of the last axes, and the value; None for other pads."""
     sizes: Any = pad.args[1]
     rest = [*pad.args[2:]]
@@ -83,7 +81,7 @@ def _with_pad(pad: fx.Node, pool: fx.Node, *, is_narrow: bool) -> list[Any] | No
     """
     source: Any = pad.args[0]
     shape = source.meta["val"].shape
-    padded = _ends_of(pad, len(shape) - 2)
+    padded = ends_of(pad, len(shape) - 2)
     if padded is None or len(shape) not in {3, _IMAGE} or pool.meta["val"].dim() != _IMAGE:
         return None
     (ends, value), sizes = padded, [*[1] * (_IMAGE - len(shape)), *shape[2:]]
@@ -152,18 +150,12 @@ def write_pools_of_rows(module: fx.GraphModule, quantizer: EthosUQuantizer) -> l
         is_beside = each_axis(stride or kernel, 2, 1) == kernel and not any(each_axis(own, 2, 0))
         is_long = max(kernel) > _LONGEST_STRIDE and prod(pool.meta["val"].shape[2:]) > 1
         dilation, is_whole = rest[:2] if pool.target is _LARGEST else (None, rest[0])
-        is_slower = is_slow_at_layouts(quantizer) and _is_read_slowly(pool.args[0])
+        is_slower = is_slow_at_layouts(quantizer) and pool.args[0].meta["val"].numel() > _MOST_VALUES  # type: ignore[union-attr]
         is_plain = set(each_axis(dilation, 2, 1)) == {1} and not is_whole and not pool.kwargs
         if is_beside and is_long and is_plain and not is_slower and pool.args[6:] in {(), (None,)}:
             done.append(written_name(pool))
             _write_rows(Writer(module, pool), pool, kernel)
     return finished(module, done)
-
-
-def _is_read_slowly(value: Any) -> bool:
-    """Return whether U85 reads the rows of a value slowly."""
-    shape = value.meta["val"].shape
-    return shape.numel() > _MOST_VALUES or (is_outside(value) and shape[1] > _MOST_CHANNELS)
 
 
 def _write_rows(write: Writer, pool: fx.Node, kernel: list[int]) -> None:

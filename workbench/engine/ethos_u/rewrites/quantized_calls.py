@@ -3,9 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import floating_calls, quantized_nodes
+
+ORDERS = {torch.ops.aten.permute.default, torch.ops.aten.transpose.int}
 
 
 def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> Iterator[fx.Node]:
@@ -29,6 +32,17 @@ def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> It
 def conv_arguments(node: fx.Node) -> list[Any]:
     """Return what a convolution, linear or pool is called with: seven values, None for what is not."""
     return [*node.args, *(None,) * 7][:7]
+
+
+def order_of(turn: fx.Node, dims: int) -> list[int]:
+    """Return the axes of a value in the order in which a permutation or transpose has them."""
+    if turn.target is torch.ops.aten.permute.default:
+        order: Any = turn.args[1]
+        return [axis % dims for axis in order]
+    one, other = (axis % dims for axis in turn.args[1:3])  # type: ignore[operator]
+    turned = list(range(dims))
+    turned[one], turned[other] = other, one
+    return turned
 
 
 def written_name(node: fx.Node) -> str:

@@ -19,6 +19,7 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished, fused_reader
+from workbench.engine.ethos_u.rewrites.later_cuts import move_cut
 from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
 
 _ATEN = torch.ops.aten
@@ -42,9 +43,6 @@ _GATHERED = 16
 # So many times the taps are taken where that spares a copy with zeros at the ends; on U85 copies of
 # gathered inputs cost more.
 _EXTRA_TAPS, _GATHERED_TAPS = 1.25, 2.0
-# Inputs of more channels are not gathered if they are padded, and so few results along the last axis
-# do not pay for gathering patches that are partly read.
-_PADDED_CHANNELS, _FEW_RESULTS = 4, 8
 _ARITHMETIC = {_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor}
 
 
@@ -138,9 +136,7 @@ def write_strides(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     done = list[str]()
     for conv in _convolutions(module, quantizer):
         axes = tuple(_unstrided(axis) for axis in conv.axes)
-        folded = [axis for axis in axes if axis.factor > 1]
-        is_slower = _is_copied_more(conv, folded, is_slow=is_slow_at_layouts(quantizer))
-        if prod(axis.outputs for axis in folded) > 1 and not is_slower:
+        if prod(axis.outputs for axis in axes if axis.factor > 1) > 1:
             _write_folded(module, quantizer, _deepened(replace(conv, axes=axes)))
             done.append(written_name(conv.node))
     return finished(module, done)
@@ -173,25 +169,6 @@ def _is_first_of_one(conv: _Convolution) -> bool:
     as many more weights in the other form as there are fewer places.
     """
     return len(conv.axes) == 1 and conv.channels == 1 and is_outside(conv.source)
-
-
-def _is_copied_more(conv: _Convolution, folded: Sequence[Axis], *, is_slow: bool) -> bool:
-    """Return whether gathering patches takes more cycles than one operation for each column.
-
-    Measured with Vela 5.1.0: inputs of many channels in groups; on U85-256 also those that are padded,
-    and few results of patches that are partly read.
-    """
-    is_padded = any(axis.padding for axis in conv.axes)
-    is_first = is_outside(conv.source)
-    # Vela compiles none for each channel with such a stride for U55 and U65.
-    has_groups = 1 < conv.groups < conv.channels
-    if not is_slow:
-        # What is padded runs on the CPU as it is written.
-        return is_first and has_groups and conv.channels > _GATHERED and not is_padded
-    if is_first and (is_padded or has_groups) and conv.channels > _PADDED_CHANNELS:
-        return True
-    is_partly_read = any(axis.kernel < axis.stride for axis in folded)
-    return is_partly_read and conv.channels > 1 and conv.axes[-1].outputs <= _FEW_RESULTS
 
 
 def _unstrided(axis: Axis) -> Axis:
@@ -284,9 +261,12 @@ def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Con
     outer = Writer(module, last)
     if last is not conv.node:
         result = outer.called(last, result)
-    outer.replace(_unfolded(outer, conv, result, channels_last=is_last))
+    result = _unfolded(outer, conv, result, channels_last=is_last)
+    outer.replace(result)
     if last is not conv.node:
         module.graph.erase_node(conv.node)
+    if result.target is _ATEN.slice.Tensor:
+        move_cut(module, result)
 
 
 def is_outside(node: Any) -> bool:
@@ -314,6 +294,8 @@ class _Folding:
         if conv.is_column:
             x = write(_ATEN.squeeze.dim, x, 3)
         x = _with_ends(write, x, [(fold.before, fold.after) for fold in folds])
+        if self._is_of_each_channel:
+            return self._of_columns(x), False
         x = self._channels_last(x)
         bias = None
         if conv.bias is not None:
@@ -332,6 +314,32 @@ class _Folding:
         target = _ATEN.conv1d.default if len(folds) == 1 else _ATEN.conv2d.default
         settings = (strides, [*padding], dilations, conv.groups)
         return write(target, x, held, bias, *settings), False
+
+    @property
+    def _is_of_each_channel(self) -> bool:
+        """Whether each channel of a sequence is convolved by itself."""
+        (first, *others), conv = self._conv.axes, self._conv
+        return not others and conv.groups == conv.channels > 1 and first.factor > 1
+
+    def _of_columns(self, x: fx.Node) -> fx.Node:
+        """Return the result over an image whose rows are the positions that would become channels.
+
+        Vela compiles groups of several channels one by one, and those of one channel together.
+        """
+        conv, write, (fold,) = self._conv, self._write, self._folds
+        (axis,) = conv.axes
+        batch, channels, size = x.meta["val"].shape
+        rows = [batch, size // axis.factor, axis.factor, channels]
+        x = write(_ATEN.reshape.default, write(_ATEN.permute.default, x, [0, 2, 1]), rows)
+        x = write(_ATEN.permute.default, x, [0, 3, 1, 2])
+        padding, (above, below) = _padding_and_ends(axis, fold)
+        x = _with_ends(write, x, ((above, below), (0, 0)))
+        taps = torch.einsum("tfs,ocs->octf", _places(axis, fold)[0].to(conv.weight), conv.weight)
+        weight = write.parameter(f"{conv.node.name}_folded_weight", taps)
+        bias = conv.bias
+        stored = None if bias is None else write.parameter(f"{conv.node.name}_folded_bias", bias)
+        settings = ([1, 1], [padding, 0], [1, 1], conv.groups)
+        return write(_ATEN.squeeze.dim, write(_ATEN.conv2d.default, x, weight, stored, *settings), 3)
 
     @property
     def _is_linear(self) -> bool:

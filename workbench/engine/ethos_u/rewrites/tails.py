@@ -6,6 +6,7 @@ layer, or at the input of the program, leave nothing to leave out.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,13 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, finished
-from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
+from workbench.engine.ethos_u.rewrites.quantized_calls import (
+    ORDERS,
+    conv_arguments,
+    order_of,
+    quantized_calls,
+    written_name,
+)
 from workbench.engine.ethos_u.rewrites.strides import Axis, each_axis, is_tail, padding_of
 
 _ATEN = torch.ops.aten
@@ -43,7 +50,7 @@ _COPIES_LEFT = 0.5
 
 def cut_unread_tails(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Cut places that a convolution or pool leaves out where the fewest elements are copied."""
-    done = list[str]()
+    done = list(_padded_less(module, quantizer))
     readers = list(quantized_calls(module, quantizer, *_CONVOLVED, *_POOLS))
     # A cut at one place serves every layer behind it: the largest pays for it.
     for reader in sorted(readers, key=_size, reverse=True):
@@ -55,6 +62,43 @@ def cut_unread_tails(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
                 _cut_tail(module, best, reader)
                 done.append(written_name(reader))
     return finished(module, list(dict.fromkeys(done)))
+
+
+def _padded_less(module: fx.GraphModule, quantizer: EthosUQuantizer) -> Iterator[str]:
+    """Let convolutions pad less where their last results are cut off, and yield those cuts.
+
+    Causal convolutions are written so, with as many zeros at both ends.
+    """
+    for cut in quantized_calls(module, quantizer, _ATEN.slice.Tensor):
+        conv: Any = cut.args[0]
+        dim = (cut.args[1] if len(cut.args) > 1 else 0) % cut.meta["val"].dim()  # type: ignore[operator]
+        axis = dict(axes_of(conv)).get(dim) if conv.target in _CONVOLVED and len(conv.users) == 1 else None
+        if axis is None or not axis.padding or not is_tail(cut, dim):
+            continue
+        count = cut.meta["val"].shape[dim]
+        after = max(0, _places_read(axis, count) - axis.extent)
+        padded = replace(axis, extent=axis.extent + axis.padding + after, padding=0)
+        if after < axis.padding and padded.outputs == count:
+            yield written_name(cut)
+            _pad_by_itself(module, conv, dim, (axis.padding, after))
+            cut.replace_all_uses_with(conv)
+            module.graph.erase_node(cut)
+
+
+def _pad_by_itself(module: fx.GraphModule, conv: fx.Node, dim: int, ends: tuple[int, int]) -> None:
+    """Let a convolution read an axis that is padded before, with other numbers of zeros at both ends."""
+    source, weight, bias, stride, padding, dilation, groups = conv_arguments(conv)
+    count = _CONVOLVED[conv.target]
+    steps = each_axis(dilation, count, 1)
+    own = padding_of(padding, weight.meta["val"].shape[2:], steps)
+    assert own is not None
+    own = [0 if at == dim - 2 else size for at, size in enumerate(own)]
+    sizes = [0] * (2 * (count + 1 - dim)) + [*ends]
+    value = Writer(module, conv)(_ATEN.constant_pad_nd.default, source, sizes, 0.0)
+    conv.target = _ATEN.conv1d.default if count == 1 else _ATEN.conv2d.default
+    conv.args = (value, weight, bias, each_axis(stride, count, 1), own, steps, groups or 1)
+    arguments = fx.map_arg(conv.args, lambda argument: argument.meta["val"])
+    conv.meta["val"] = conv.target(*arguments)
 
 
 def _size(reader: fx.Node) -> int:
@@ -112,9 +156,18 @@ def _path(node: Any, dim: int, read: int) -> Iterator[tuple[fx.Node, int, int]]:
             larger = node if is_added else node.args[0]
             at = node.args[1] % larger.meta["val"].dim()
             dim += -int(dim > at) if is_added else int(dim >= at)
-        elif node.target not in _SAME_PLACES:
+        elif node.target in ORDERS:
+            dim = order_of(node, node.meta["val"].dim())[dim]
+        elif node.target not in _SAME_PLACES and not _is_over_others(node, dim):
             return
         node = node.args[0]
+
+
+def _is_over_others(node: Any, dim: int) -> bool:
+    """Return whether a norm or linear computes each place of an axis from other axes alone."""
+    if node.target is _ATEN.layer_norm.default:
+        return bool(dim < node.meta["val"].dim() - len(node.args[1]))
+    return node.target is _ATEN.linear.default and bool(dim < node.meta["val"].dim() - 1)
 
 
 def _cut_tail(module: fx.GraphModule, tail: tuple[fx.Node, int, int], reader: fx.Node) -> None:
