@@ -332,11 +332,11 @@ class Workbench(QObject):
     def _on_notice(self, notice: Notice) -> None:
         """Keep what toasts say in the log, because they leave; of failures also what helps."""
         level: Level = "info"
-        texts = (notice.text,)
         if notice.level in {"error", "warning"}:
-            level, texts = notice.level, (notice.text, *filter(None, [notice.hint]))
-        for text in texts:
-            self.context.log.add(level, text)
+            level = notice.level
+        self.context.log.add(level, notice.text)
+        if notice.hint and level != "info":
+            self.context.log.add(level, notice.hint)
 
     def _on_job_changed(self, job: Job) -> None:
         self.context.jobs.update_job(job)

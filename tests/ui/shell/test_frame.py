@@ -256,11 +256,15 @@ def test_that_a_toast_is_gone_when_its_time_is_over(done, qtbot):
 
 
 @pytest.mark.slow
-def test_that_what_a_toast_says_is_in_the_log(done, qtbot):
+def test_that_what_a_toast_says_is_in_the_log(done, notices):
     done.notices.info("Wrote the report.")
+    done.notices.warning("It is too large.", "Choose a smaller one.")
     done.context.log.flush()
     lines = [done.context.log.index(r, 0).data() for r in range(done.context.log.rowCount())]
     assert any("Wrote the report." in line for line in lines)
+    # What helps is in the log too.
+    assert any("Choose a smaller one." in line for line in lines)
+    notices.take("too large")
 
 
 def toasts_are_few_leave_and_cover_neither_buttons_nor_problems(done, qtbot, notices, _):
