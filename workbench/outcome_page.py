@@ -369,4 +369,7 @@ def _spent(lowered: LowerResult) -> Iterator[Bar]:
     if 2 * sum(cycles for _, cycles in spent.most_common(_MOST_BARS)) < total:
         spent = _alike(spent)
     for module, cycles in spent.most_common(_MOST_BARS):
-        yield Bar(name=module, text=f"{100 * (cycles / total):.0f} %", share=cycles / total)
+        has_parts = any(other.startswith(f"{module}.") for other in spent)
+        # Its bar is not the sum of theirs.
+        name = f"{module}, without its parts" if has_parts else module
+        yield Bar(name=name, text=f"{100 * (cycles / total):.0f} %", share=cycles / total)

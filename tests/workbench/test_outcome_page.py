@@ -128,6 +128,19 @@ def test_that_the_memories_of_a_board_are_drawn_with_what_they_hold():
     assert answers(fit=lost)["fits"].state == "missed"
 
 
+def test_that_the_bar_of_a_module_with_parts_says_that_it_is_not_their_sum():
+    lowered = result_of("lower")
+    (report,) = lowered.vela
+    rows = [("block", 30), ("block.conv", 60), ("head", 10)]
+    operations = tuple(
+        report.operations[0].model_copy(update={"module": name, "cycles": cycles}) for name, cycles in rows
+    )
+    report = report.model_copy(update={"operations": operations})
+    page = answers(lower=lowered.model_copy(update={"vela": (report,)}))
+    names = [bar.name for bar in page["fast"].bars]
+    assert names == ["block.conv", "block, without its parts", "head"]
+
+
 def test_that_a_program_with_nothing_on_the_npu_has_no_time():
     lowered = result_of("lower").model_copy(update={"delegates": 0, "vela": ()})
     compiled = result_of("verify").compiled.model_copy(update={"elements": 0, "equal": 0})

@@ -17,7 +17,7 @@ from ui.shared.explanations import KIND_WORDS, call_text, rule_name, rule_words,
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu, ask_config
 from ui.shared.target_form import short_title
-from ui.shared.text_question import ask_text
+from ui.shared.text_question import ask_text, open_wide
 from ui.shared.theme import Theme
 from ui.state.assigner import first_config
 from ui.state.selection import Selected
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 Facts = list[tuple[str, str]]
 
 _NARROWEST_PX = 220
-_SIZE_DIALOG_PX = 380
 _ADD_NOTES = "Add notes\u2026"
 _RULE_CHANGES = ("match", "config", "stronger", "weaker")
 _CHANGE = '<a href="precision:">Change\u2026</a>'
@@ -283,13 +282,12 @@ class InspectorPanel(Panel):
         words = f"Output channels; {layer.channels} are all"
         words = words if is_channels else "Distinct weights, at most 255; 0 is without clustering"
         dialog.setLabelText(f"{path}\n{words}")
-        dialog.setMinimumWidth(_SIZE_DIALOG_PX)
         dialog.setIntRange(*((1, layer.channels) if is_channels else (0, 255)))
         dialog.setIntValue(present)
         dialog.intValueSelected.connect(
             lambda value: self._set_size(kind, path, 0 if value == whole else value)
         )
-        dialog.open()
+        open_wide(dialog)
 
     def _set_size(self, kind: str, path: str, value: int) -> None:
         sizes = {kind: value}

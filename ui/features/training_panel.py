@@ -69,8 +69,11 @@ class EpochPlot(Chart):
         self._line = pg.PlotCurveItem()
         self._dots = Scatter(size=_DOT_PX, pen=None, pxMode=True)
         self._best = Scatter(size=_BEST_PX, pen=None, pxMode=True)
-        self._before = self._named_line(angle=0, text="before training", at=0.98, side=(1.0, 1.0))
-        self._frozen = self._named_line(angle=90, text="ranges frozen", at=0.04, side=(0.0, 0.5))
+        # Below a line in the upper half of the plot, above one in the lower half.
+        sides = ((1.0, 0.0), (1.0, 1.0))
+        self._before = self._named_line(angle=0, text="before training", at=0.98, sides=sides)
+        sides = ((0.0, 0.5), (0.0, 0.5))
+        self._frozen = self._named_line(angle=90, text="ranges frozen", at=0.04, sides=sides)
         for item in (self._before, self._frozen, self._line, self._dots, self._best):
             self.plot.addItem(item, ignoreBounds=True)
         self.plot.getAxis("left").setWidth(_AXIS_PX)
@@ -78,9 +81,11 @@ class EpochPlot(Chart):
         self.set_run(0.3, 2.7)
         self.set_rise(0.0, 1.0)
 
-    def _named_line(self, angle: float, text: str, at: float, side: tuple[float, float]) -> pg.InfiniteLine:
+    def _named_line(
+        self, angle: float, text: str, at: float, sides: tuple[tuple[float, float], tuple[float, float]]
+    ) -> pg.InfiniteLine:
         """Return a hidden line with its meaning beside it, at a part of its length."""
-        line = pg.InfiniteLine(angle=angle, label=text, labelOpts={"position": at, "anchors": [side, side]})
+        line = pg.InfiniteLine(angle=angle, label=text, labelOpts={"position": at, "anchors": [*sides]})
         line.hide()
         return line
 

@@ -29,6 +29,7 @@ _TICK_PX = 11
 # Room for a tick of a logarithmic axis with its text.
 _TICK_WIDE_PX, _TICK_HIGH_PX = 44, 26
 _LEAST_PX = 120
+_LEAST_TICKS = 2
 # Height from which there is a label below a plot [px].
 _LABELLED_PX = 120
 _STALE = 0.4
@@ -105,6 +106,8 @@ def whole_spacing(low: float, high: float, size: float) -> list[tuple[float, flo
 def log_ticks(low: float, high: float, room: int) -> list[tuple[float, str]]:
     """Return ticks of a logarithmic axis: 1, 2 and 5 of each decade, or whole decades.
 
+    An axis that is too short for two of these has ticks at equal distances.
+
     Args:
         low: Common logarithm of the smallest visible value.
         high: Common logarithm of the largest one.
@@ -119,8 +122,22 @@ def log_ticks(low: float, high: float, room: int) -> list[tuple[float, str]]:
         shown = [value for value in values if low <= math.log10(value) <= high]
         if len(shown) <= room or digits == (1,):
             break
+    if len(shown) < _LEAST_TICKS:
+        shown = _even_values(10.0**low, 10.0**high, room) or shown
     stride = max(1, -(-len(shown) // max(room, 1)))
     return [(math.log10(value), f"{value:,.9g}") for value in shown[::stride]]
+
+
+def _even_values(low: float, high: float, room: int) -> list[float]:
+    """Return multiples of the least 1, 2 or 5 times a power of ten of which no more than ``room`` fit."""
+    if not 0.0 < low < high < math.inf:
+        return []
+    power = 10.0 ** math.floor(math.log10((high - low) / max(room, 1)))
+    for step in (digit * power for digit in (1, 2, 5, 10)):
+        first, last = math.ceil(low / step), math.floor(high / step)
+        if last - first < room:
+            return [number * step for number in range(first, last + 1)]
+    return []
 
 
 def count_ticks(high: float) -> list[tuple[float, str]]:

@@ -319,6 +319,8 @@ class FigureView(QTableView):
         self.setMinimumHeight(_LEAST_ROWS * ROW_PX)
         header = self.horizontalHeader()
         header.setHighlightSections(False)
+        # The end of a title that is too long goes, not both of its ends.
+        header.setTextElideMode(Qt.TextElideMode.ElideRight)
         header.sectionResized.connect(self._on_section_resized)
         self.setSortingEnabled(True)
         self.sortByColumn(-1, Qt.SortOrder.AscendingOrder)

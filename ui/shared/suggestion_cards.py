@@ -159,37 +159,36 @@ class SuggestionCards(QScrollArea):
         return card
 
 
-class GainFigures(QWidget):
-    """The expected gain in columns that are the same on every card, one unit in each."""
+class GainFigures(FlowRow):
+    """The expected gain: columns as wide on every card, one unit in each, in as many lines as they need."""
 
     def __init__(self, gain: ExpectedGain, parent: QWidget) -> None:
         super().__init__(parent)
         self.setAccessibleName("Expected gain")
         alone = " of this tensor alone" if gain.of_tensors > 1 else ""
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 2, 0, 2)
-        grid.setHorizontalSpacing(8)
-        grid.setVerticalSpacing(0)
-        for column, (name, unit, text, tip) in enumerate(
+        for name, unit, text, tip in (
+            ("CPU ops", "", _change(gain.cpu_operators), "Operators on the CPU"),
+            ("NPU cycles", "", _change(gain.cycles), "NPU cycles"),
             (
-                ("CPU ops", "", _change(gain.cpu_operators), "Operators on the CPU"),
-                ("NPU cycles", "", _change(gain.cycles), "NPU cycles"),
-                (
-                    "Tensor SQNR" if alone else "SQNR",
-                    " dB",
-                    "" if gain.sqnr_db is None else signed(gain.sqnr_db, 1),
-                    f"Signal to quantization noise ratio{alone}",
-                ),
-                ("Bytes", "", _change(gain.bytes), "Bytes of the program file"),
-            )
+                "Tensor SQNR" if alone else "SQNR",
+                " dB",
+                "" if gain.sqnr_db is None else signed(gain.sqnr_db, 1),
+                f"Signal to quantization noise ratio{alone}",
+            ),
+            ("Bytes", "", _change(gain.bytes), "Bytes of the program file"),
         ):
-            title, figure = Label(name, self), Label(text + unit if text else "\u2013", self)
+            pair = QWidget(self)
+            pair.setMinimumWidth(self.fontMetrics().horizontalAdvance("NPU cycles"))
+            column = QVBoxLayout(pair)
+            column.setContentsMargins(0, 2, 0, 2)
+            column.setSpacing(0)
+            title, figure = Label(name, pair), Label(text + unit if text else "\u2013", pair)
             title.setObjectName("Hint")
             figure.setToolTip(literal(tip if text else f"{tip}: not known"))
-            for row, label in enumerate((title, figure)):
+            for label in (title, figure):
                 label.setAlignment(Qt.AlignmentFlag.AlignRight)
-                grid.addWidget(label, row, column)
-            grid.setColumnStretch(column, 1)
+                column.addWidget(label)
+            self.add(pair)
 
 
 class _ModuleName(ElidedLabel):

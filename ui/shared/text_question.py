@@ -1,16 +1,28 @@
-"""A dialog that asks for one line of text."""
+"""A dialog that asks for one line of text, and the width of such dialogs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QInputDialog
+from PySide6.QtWidgets import QInputDialog, QLayout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from PySide6.QtWidgets import QWidget
+
+# Room for a title with the name of the program.
+_WIDTH_PX = 380
+
+
+def open_wide(dialog: QInputDialog) -> None:
+    """Open a dialog that is wide enough for its title; Qt makes it as narrow as its question."""
+    dialog.open()
+    layout = dialog.layout()
+    assert layout is not None
+    layout.setSizeConstraint(QLayout.SizeConstraint.SetDefaultConstraint)
+    dialog.setMinimumWidth(_WIDTH_PX)
 
 
 def ask_text(
@@ -35,4 +47,4 @@ def ask_text(
     elif proposals:
         dialog.setTextValue(proposals[0])
     dialog.textValueSelected.connect(lambda text: answer(text.strip()) if text.strip() else None)
-    dialog.open()
+    open_wide(dialog)

@@ -330,11 +330,13 @@ class Workbench(QObject):
             self.context.log.add(event.level, event.text, event.stage)
 
     def _on_notice(self, notice: Notice) -> None:
-        """Keep what toasts say in the log, because they leave."""
+        """Keep what toasts say in the log, because they leave; of failures also what helps."""
         level: Level = "info"
         if notice.level in {"error", "warning"}:
             level = notice.level
         self.context.log.add(level, notice.text)
+        if notice.hint and level != "info":
+            self.context.log.add(level, notice.hint)
 
     def _on_job_changed(self, job: Job) -> None:
         self.context.jobs.update_job(job)

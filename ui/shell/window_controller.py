@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QInputDialog
 
 from ui.shared.panel import PanelContext, PanelId
 from ui.shared.tab_order import FocusOutline
+from ui.shared.text_question import open_wide
 from ui.shell.actions import OTHER_WORDS, Entry
 from ui.shell.main_window import NAME, MainWindow
 from ui.state.settings import LAST
@@ -116,11 +117,12 @@ class WindowController(QObject):
         """Ask for a name and save the present layout."""
         dialog = QInputDialog(self._window)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.setWindowTitle("Save layout")
         dialog.setLabelText("Layout name")
         dialog.textValueSelected.connect(
             lambda name: self._context.settings.save_layout(name or "mine", self._window.layout_parts())
         )
-        dialog.open()
+        open_wide(dialog)
 
     def switch_theme(self) -> None:
         """Switch between the dark and the light theme."""

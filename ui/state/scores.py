@@ -429,12 +429,20 @@ def _cost(figures: _Figures, pinned: Run | None) -> Iterator[Score]:
     )
     cpu = replace(cpu, value=str(cost.cpu_nodes), origin=_cpu_origin(cost))
     if before is not None:
-        if before.cycles and cost.cycles:
-            change = 100 * (cost.cycles - before.cycles) / before.cycles
-            cycles = _compared(cycles, change, "{:.1f} %", grows=False)
+        cycles = _cycles_against(cycles, cost, before)
         sram = _compared(sram, (cost.sram_bytes - before.sram_bytes) / _KIB, "{:,.1f} KiB", grows=False)
         cpu = _compared(cpu, cost.cpu_nodes - before.cpu_nodes, "{:.0f}", grows=False)
     yield from (cycles, sram, cpu)
+
+
+def _cycles_against(score: Score, cost: Cost, before: Cost) -> Score:
+    """Return the score of the cycles with its difference: that of the time, where the clock differs."""
+    if not (before.cycles and cost.cycles):
+        return score
+    ratio, form = cost.cycles / before.cycles, "{:.1f} %"
+    if cost.inference_ms and before.inference_ms and not cost.has_clock_of(before):
+        ratio, form = cost.inference_ms / before.inference_ms, "{:.1f} % time"
+    return _compared(score, 100 * (ratio - 1), form, grows=False)
 
 
 def _cpu_origin(cost: Cost) -> str:

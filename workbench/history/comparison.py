@@ -50,13 +50,13 @@ def point_of(run: Run) -> Point | None:
 def front_of(runs: Iterable[Run]) -> set[int]:
     """Return the numbers of the runs on the Pareto front.
 
-    Only runs with the newest run's kind of accuracy, data and estimator are compared, and of
-    these only those with the fewest CPU operators, which Vela's cycles do not include.
+    Only runs with the newest run's kind of accuracy, data, estimator and clock are compared, and
+    of these only those with the fewest CPU operators, which Vela's cycles do not include.
     """
     listed = list(runs)
     ranked = [run for run in listed if point_of(run) is not None]
     basis = _basis(ranked[-1]) if ranked else None
-    comparable = [run for run in ranked if _basis(run) == basis]
+    comparable = [run for run in ranked if _basis(run) == basis and has_same_clock(run, ranked[-1])]
     fewest = min((run.cost.cpu_nodes for run in comparable if run.cost is not None), default=0)
     best = [run for run in comparable if run.cost is not None and run.cost.cpu_nodes == fewest]
     return {best[index].number for index in pareto_front([point_of(run) for run in best])}
@@ -66,6 +66,11 @@ def _basis(run: Run) -> tuple[str, str, str]:
     """Return what two runs must share for their figures to be ranked."""
     estimator = run.cost.vela_version if run.cost is not None else ""
     return run.accuracy_name, run.quality.data, estimator
+
+
+def has_same_clock(a: Run, b: Run) -> bool:
+    """Return whether the cycles of two runs take the same time, as far as that is known."""
+    return a.cost is None or b.cost is None or a.cost.has_clock_of(b.cost)
 
 
 def newest_accuracy(runs: Sequence[Run]) -> str:
@@ -226,6 +231,7 @@ def _figures(run: Run) -> dict[str, str]:
         facts[quality.metric_name] = _number(quality.metric)
     if cost is not None:
         facts[_CYCLES] = f"{cost.cycles:,}"
+        facts["time"] = _number(cost.inference_ms, " ms")
         facts["SRAM"] = f"{cost.sram_bytes:,} B"
         facts["flash"] = f"{cost.flash_bytes:,} B"
         facts["operators on the CPU"] = str(cost.cpu_nodes)
@@ -302,6 +308,7 @@ _GROWING = frozenset({"SQNR", "cosine", "top-1", "equal to TOSA"})
 _SHRINKING = frozenset(
     {
         _CYCLES,
+        "time",
         "SRAM",
         "flash",
         "operators on the CPU",
@@ -344,7 +351,9 @@ def compared(
         values += [changed[number].after if number in changed else before for number in range(1, len(runs))]
         is_ranked = what != _CYCLES or not estimate_warning(first, runs[-1])
         moved = change_text(values[0], values[-1]) if is_ranked else ""
-        grows = _grows(kind, what, first)
+        # Fewer cycles of a slower clock are no gain.
+        is_judged = (kind != "modules" and what != _CYCLES) or has_same_clock(first, runs[-1])
+        grows = _grows(kind, what, first) if is_judged else None
         listed.append(ComparedRow(KINDS[kind], what, tuple(values), moved, _is_better(moved, grows)))
     if equal_figures:
         listed += _equal_figures(runs, {row.what for row in listed if row.kind == KINDS["figures"]})

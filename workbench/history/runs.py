@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
+
+# Times are rounded.
+_SAME_CLOCK = 0.01
 
 _Result = TypeVar("_Result", bound=Frozen)
 
@@ -68,6 +72,13 @@ class Cost(Frozen):
     pte_bytes: int
     vela_version: str
     cpu_cycles: int = 0
+
+    def has_clock_of(self, other: Cost) -> bool:
+        """Return whether a cycle takes as long as one of another cost, where both are known."""
+        own, its = self.inference_ms, other.inference_ms
+        if not (own and its and self.cycles and other.cycles):
+            return True
+        return math.isclose(own / self.cycles, its / other.cycles, rel_tol=_SAME_CLOCK)
 
 
 class Simulated(Frozen):

@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from workbench.analysis.accuracy import accuracy_of
 from workbench.analysis.ranges import activations, choice_of, histogram_of, observed_grid, predicted
 from workbench.project import edits
-from workbench.suggestions.suggestion import ExpectedGain, Suggestion, with_option
+from workbench.suggestions.suggestion import Alternative, ExpectedGain, Suggestion, with_option
 from workbench.targets.ethos_u.corrections import needed_and_off
 from workbench.text import listed, plural, signed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from numpy.typing import NDArray
 
     from workbench.project.model import Project, RuleKind
-    from workbench.results import CalibrateResult, TensorRange
+    from workbench.results import CalibrateResult, EvaluateResult, TensorRange
     from workbench.studies.sensitivity import SensitivityResult
 
 _MODULES, _TENSORS = 3, 3
@@ -30,6 +32,10 @@ _LEAST_DB = 1.0
 _OUTLIER_RATIO = 8.0
 _LEAST_TENSOR_DB = 3.0
 _WIDE = "a16w8"
+# The next config with more bits, or more scales.
+_WIDER = {"a8w4": "a8w8", "a8w8-per-tensor": "a8w8", "a8w8": _WIDE}
+# The least part of the error that the widened modules add, and how many of them a title names.
+_MOST_OF_IT, _NAMED = 0.5, 3
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,53 @@ def wider_modules(spared: Sequence[Spared], labels: Mapping[str, str]) -> Iterat
                 gain=ExpectedGain(sqnr_db=unit.gain_db),
                 edit=partial(edits.assign_many, kind=unit.kind, matches=list(unit.matches), config=_WIDE),
             )
+
+
+def wider_sources(
+    project: Project, evaluated: EvaluateResult | None, labels: Mapping[str, str]
+) -> Iterator[Suggestion]:
+    """Yield the suggestion of more bits for the modules that add most error, where too much is lost.
+
+    Args:
+        project: The limits of the accuracy.
+        evaluated: The quality of the quantized model.
+        labels: The config of each module and operator, e.g. ``a8w8``.
+    """
+    conditions = project.gate.fail_if
+    if (
+        evaluated is None
+        or not accuracy_of(project.accuracy, evaluated=evaluated, conditions=conditions).refused
+    ):
+        return
+    by_label: dict[str, dict[str, float]] = {}
+    for tensor in evaluated.tensors:
+        label = labels.get(tensor.module, "")
+        if tensor.module and tensor.added_share and label in _WIDER:
+            shares = by_label.setdefault(label, {})
+            shares[tensor.module] = shares.get(tensor.module, 0.0) + tensor.added_share
+    if not by_label:
+        return
+    label, shares = max(by_label.items(), key=lambda pair: sum(pair[1].values()))
+    modules = sorted(shares, key=lambda name: -shares[name])
+    sums = list(accumulate(shares[name] for name in modules))
+    worst = modules[: 1 + next(i for i, part in enumerate(sums) if part >= _MOST_OF_IT * sums[-1])]
+    config, more = _WIDER[label], f" and {len(worst) - _NAMED} more"
+    names = ", ".join(worst[:_NAMED]) + more if len(worst) > _NAMED else listed(worst)
+    all_of = Alternative(f"and to all others at {label}", _with_config(modules, config))
+    yield Suggestion(
+        id="wider",
+        title=f"Assign {config} to {names}",
+        evidence=f"The program is not accurate enough, and these of its modules at {label} add "
+        f"{100 * sums[len(worst) - 1]:.0f} % of the error that all operations add.",
+        expected="More bits take more cycles and memory.",
+        edit=_with_config(worst, config),
+        alternatives=(all_of,) if len(worst) < len(modules) else (),
+        improves="sqnr_db",
+    )
+
+
+def _with_config(modules: Sequence[str], config: str) -> Callable[[Project], Project]:
+    return partial(edits.assign_many, kind="module_name", matches=list(modules), config=config)
 
 
 def switched_off_corrections(project: Project) -> Iterator[Suggestion]:

@@ -213,6 +213,12 @@ KINDS: tuple[Kind, ...] = (
         lambda m: device_cost.wasted_channels(m.lowered, m.program),
     ),
     Kind(
+        "wider",
+        "Use more bits for the modules that add most error to a program that is not accurate enough",
+        lambda m: accuracy.wider_sources(m.project, m.known.evaluated, m.labels),
+        first=True,
+    ),
+    Kind(
         "wide",
         "Use 16-bit activations for the modules that lose most quality",
         lambda m: accuracy.wider_modules(m.known.spared, m.labels),

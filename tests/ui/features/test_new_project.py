@@ -413,6 +413,9 @@ def test_that_a_python_file_that_is_not_there_is_told_as_such(parent, folder):
     (folder / "empty.py").write_text("x = 1\n")
     dialog.model.set_text(str(folder / "empty.py"))
     assert dialog.problems.text() == "empty.py has no class or function."
+    (folder / "broken.py").write_text("import torch\ndef net(:\n")
+    dialog.model.set_text(str(folder / "broken.py"))
+    assert dialog.problems.text() == "broken.py is no valid Python: line 2, invalid syntax."
 
 
 def test_that_data_that_does_not_fit_together_is_told_before_it_runs(parent, arrays):

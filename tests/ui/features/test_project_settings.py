@@ -65,6 +65,29 @@ def test_that_settings_are_one_undo_step_with_a_target_and_a_board(ask, opened, 
     assert opened.document.undo_stack.count() == 1
 
 
+def test_that_input_shapes_that_came_from_the_data_follow_other_data(ask, opened, qtbot):
+    folder = opened.document.folder
+    for name, shape in (("wrong", (4, 3, 20, 20)), ("right", (6, 1, 8, 8))):
+        np.savez(folder / f"{name}.npz", x=np.zeros(shape, np.float32))
+    dialog = ask()
+    dialog.set_text("calibration.spec", "wrong.npz")
+    dialog.set_text("model.input_shapes", "1x3x20x20")
+    press_ok(dialog, qtbot)
+    dialog = ask()
+    # A path that is not there yet, while it is typed, changes nothing.
+    for text in ("righ", "right.npz"):
+        dialog.set_text("calibration.spec", text)
+    press_ok(dialog, qtbot)
+    assert opened.document.project.model.input_shapes == ((1, 1, 8, 8),)
+    # Shapes that were written by hand stay, and that the data has others is told.
+    dialog = ask()
+    dialog.set_text("model.input_shapes", "1x1x9x9")
+    assert "Samples of the calibration data are 1x8x8, the input shapes 1x1x9x9." in dialog.problems.text()
+    dialog.set_text("calibration.spec", "wrong.npz")
+    press_ok(dialog, qtbot)
+    assert opened.document.project.model.input_shapes == ((1, 1, 9, 9),)
+
+
 def wrong_values_are_told_and_preprocessing_is_set_part_by_part(ask, opened, qtbot):
     # A wrong value is told with its setting and not taken.
     cases = [

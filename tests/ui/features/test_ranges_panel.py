@@ -61,6 +61,12 @@ def test_that_without_a_choice_the_activation_with_the_lowest_sqnr_is_shown(open
     (row,) = panel.table.chosen_rows()
     assert panel.model.row_at(row).name == "conv2d"
     assert not opened.context.selection.value.tensors
+    # It stays while the quality is unknown, e.g. after its range was changed.
+    panel.side.editor.fix_asked.emit(panel.model.row_at(row).node, -0.5, 0.5)
+    qtbot.waitUntil(lambda: all(row.sqnr_db is None for row in panel.rows))
+    assert panel.side.title.text().startswith("conv2d")
+    opened.document.undo_stack.undo()
+    qtbot.waitUntil(lambda: any(row.sqnr_db is not None for row in panel.rows))
     click(panel, qtbot, row)
     assert opened.context.selection.value.tensors == {"obs_0"}
 

@@ -252,6 +252,10 @@ def test_that_logarithmic_ticks_are_plain_numbers_and_fit_their_room():
     assert texts == ["5", "10", "20"]
     assert [text for _, text in log_ticks(-2.2, 0.1, 8)] == ["0.01", "0.02", "0.05", "0.1", "0.2", "0.5", "1"]
     assert [text for _, text in log_ticks(0, 6, 4)] == ["1", "100", "10,000", "1,000,000"]
+    # Less than a decade between two of these has ticks at equal distances.
+    assert [text for _, text in log_ticks(np.log10(15), np.log10(21), 4)] == ["16", "18", "20"]
+    assert [text for _, text in log_ticks(np.log10(2.15e-5), np.log10(2.35e-5), 3)] == ["2.2e-05", "2.3e-05"]
+    assert log_ticks(1.0, 1.0, 4) == [(1.0, "10")]
     for place, text in log_ticks(-3, 3, 9):
         assert float(text.replace(",", "")) == pytest.approx(10**place)
 

@@ -94,7 +94,9 @@ def test_that_a_layout_of_a_version_without_workspaces_keeps_the_sides(done):
 
 def let_cycles(monkeypatch, cycles):
     lowered = result_of("lower")
-    report = lowered.vela[0].model_copy(update={"cycles_total": cycles})
+    before = lowered.vela[0]
+    time = before.inference_ms * cycles / before.cycles_total
+    report = before.model_copy(update={"cycles_total": cycles, "inference_ms": time})
     leave_results(monkeypatch, lower=lowered.model_copy(update={"vela": (report,)}))
 
 
@@ -128,6 +130,20 @@ def assert_that_a_run_of_another_model_is_not_compared(done, monkeypatch):
         assert done.context.pin.run is None
 
 
+def assert_that_a_run_of_another_clock_is_compared_by_time(done, qtbot, monkeypatch):
+    first, *others = done.history.runs
+    fast = first.cost.model_copy(update={"cycles": 2000, "inference_ms": 1.0})
+    slow = first.cost.model_copy(update={"cycles": 1000, "inference_ms": 3.0})
+    with monkeypatch.context() as patch:
+        patch.setattr(done.history, "runs", (first.model_copy(update={"cost": fast}), *others))
+        patch.setattr("workbench.history.runs.cost_of", lambda _lowered: slow)
+        done.context.pin.changed.emit()
+        qtbot.waitUntil(lambda: tile(done, "cycles").score.delta == "+200.0 % time")
+        assert tile(done, "cycles").score.is_better is False
+    done.context.pin.changed.emit()
+    qtbot.waitUntil(lambda: "time" not in tile(done, "cycles").score.delta)
+
+
 def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypatch):
     assert_that_the_first_run_is_not_compared_with_itself(done, qtbot)
     let_top1(monkeypatch, quantized=0.92, float_=1.0)
@@ -150,6 +166,7 @@ def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypa
     done.context.pin.choose(1)
     qtbot.waitUntil(lambda: tile(done, "cycles").score.delta != "")
     assert done.window.scoreboard.pin.text() == "vs. run 1"
+    assert_that_a_run_of_another_clock_is_compared_by_time(done, qtbot, monkeypatch)
     # Figures of a former configuration are marked.
     assert not tile(done, "sqnr").score.is_stale
     done.context.assigner.modules(["head"], "a16w8")
@@ -167,8 +184,7 @@ def the_scoreboard_shows_values_origins_and_differences(done, qtbot, _, monkeypa
     qtbot.waitUntil(lambda: tile(done, "cycles").score.is_stale)
     run_to(done, qtbot, "")
     qtbot.waitUntil(lambda: tile(done, "cycles").score.delta == "\u221210.0 %")
-    score = tile(done, "cycles").score
-    assert score.is_better is True
+    assert tile(done, "cycles").score.is_better is True
     assert "against run 1" in tile(done, "cycles").toolTip()
     # The scoreboard shows what the target has.
     choice = TargetChoice(id="formats")
@@ -240,11 +256,15 @@ def test_that_a_toast_is_gone_when_its_time_is_over(done, qtbot):
 
 
 @pytest.mark.slow
-def test_that_what_a_toast_says_is_in_the_log(done, qtbot):
+def test_that_what_a_toast_says_is_in_the_log(done, notices):
     done.notices.info("Wrote the report.")
+    done.notices.warning("It is too large.", "Choose a smaller one.")
     done.context.log.flush()
     lines = [done.context.log.index(r, 0).data() for r in range(done.context.log.rowCount())]
     assert any("Wrote the report." in line for line in lines)
+    # What helps is in the log too.
+    assert any("Choose a smaller one." in line for line in lines)
+    notices.take("too large")
 
 
 def toasts_are_few_leave_and_cover_neither_buttons_nor_problems(done, qtbot, notices, _):

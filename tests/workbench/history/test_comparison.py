@@ -57,15 +57,33 @@ def test_that_the_front_holds_what_nothing_beats():
     assert pareto_front([]) == set()
 
 
+def cost_with(cycles, clock=1.0, **more):
+    """Return a cost with other cycles, at a multiple of the clock."""
+    time = COST.inference_ms * cycles / COST.cycles / clock
+    return COST.model_copy(update={"cycles": cycles, "inference_ms": time, **more})
+
+
+def test_that_cycles_of_another_clock_are_not_judged_but_their_time_is():
+    first, slower_clock = run(1), run(2, cost=cost_with(900, clock=0.25))
+    rows = {row.what: row for row in compared([first, slower_clock])}
+    assert rows["cycles"].change == "\u2212100 (\u221210.0 %)"
+    assert rows["cycles"].is_better is None
+    assert rows["time"].change.endswith("(+260.0 %)")
+    assert rows["time"].is_better is False
+    # Neither is better than the other: the front has the runs at the newest one's clock.
+    assert front_of([first, slower_clock]) == {2}
+    assert front_of([slower_clock, first]) == {1}
+
+
 def test_that_only_comparable_runs_are_on_the_front():
     top1 = QUALITY.model_copy(update={"top1": 0.5})
     old, newest = run(1), run(4, top1)
-    dearer = run(2, top1, COST.model_copy(update={"cpu_nodes": 3, "cycles": 1}))
+    dearer = run(2, top1, cost_with(1, cpu_nodes=3))
     unknown = run(3, top1, None)
     assert front_of([old, dearer, unknown, newest]) == {4}
     assert front_of([dearer, newest, old]) == {1}
     # Estimators and data that differ give figures that are not comparable.
-    older_vela = run(5, top1, COST.model_copy(update={"vela_version": "4.0", "cycles": 1}))
+    older_vela = run(5, top1, cost_with(1, vela_version="4.0"))
     other_data = run(6, top1.model_copy(update={"data": "e", "top1": 0.9}))
     assert front_of([older_vela, other_data, newest]) == {4}
     assert newest_accuracy([newest, old]) == "SQNR"
@@ -80,12 +98,8 @@ def test_that_only_comparable_runs_are_on_the_front():
 
 def test_that_several_runs_are_compared_with_the_first_and_named_by_what_changed():
     first = run(1)
-    wide = run(
-        2,
-        rules=(rule("global"), rule("module_type", "Conv2d", "a16w8")),
-        cost=COST.model_copy(update={"cycles": 1500}),
-    )
-    third = run(3, cost=COST.model_copy(update={"cycles": 900}))
+    wide = run(2, rules=(rule("global"), rule("module_type", "Conv2d", "a16w8")), cost=cost_with(1500))
+    third = run(3, cost=cost_with(900))
     assert [run_title(r, first) for r in (first, wide, third)] == ["Run 1", "Run 2 (+a16w8 Conv2d)", "Run 3"]
     rows = {row.what: row for row in compared([first, wide, third])}
     assert rows["cycles"].values == ("1,000", "1,500", "900")
@@ -94,13 +108,13 @@ def test_that_several_runs_are_compared_with_the_first_and_named_by_what_changed
     assert rows["Conv2d"].is_better is None
     assert rows["Conv2d"].values == ("", "a16w8", "")
     assert rows["Conv2d"].change == ""
-    assert [row.kind for row in compared([first, wide])] == ["Figure", "Rule"]
+    assert [row.kind for row in compared([first, wide])] == ["Figure", "Figure", "Rule"]
 
 
 def test_that_figures_that_are_equal_are_told_on_demand_in_the_order_of_all_figures():
-    slower = run(2, cost=COST.model_copy(update={"cycles": 1500}))
-    (only,) = compared([run(1), slower])
-    assert (only.what, only.is_better) == ("cycles", False)
+    slower = run(2, cost=cost_with(1500))
+    differing = compared([run(1), slower])
+    assert [(row.what, row.is_better) for row in differing] == [("cycles", False), ("time", False)]
     rows = compared([run(1), slower], equal_figures=True)
     assert [row.what for row in rows].index("SQNR") < [row.what for row in rows].index("cycles")
     changes = {row.what: (row.change, row.is_better) for row in rows}
@@ -117,7 +131,7 @@ def test_that_decibels_have_as_many_digits_as_they_changed_by():
 
 
 def test_that_cycles_of_two_releases_of_vela_have_no_change():
-    other = run(2, cost=COST.model_copy(update={"cycles": 900, "sram_bytes": 1, "vela_version": "5.2.0"}))
+    other = run(2, cost=cost_with(900, sram_bytes=1, vela_version="5.2.0"))
     rows = {row.what: row for row in compared([run(1), other])}
     assert rows["cycles"].values == ("1,000", "900")
     assert rows["cycles"].change == ""

@@ -45,7 +45,8 @@ def evaluated(tmp_path, project_file):
 
 def with_figures(run: Run, number: int, accuracy: float, cycles: int, sram: int) -> Run:
     quality = run.quality.model_copy(update={"sqnr_db": accuracy})
-    cost = run.cost.model_copy(update={"cycles": cycles, "sram_bytes": sram})
+    time = run.cost.inference_ms * cycles / run.cost.cycles
+    cost = run.cost.model_copy(update={"cycles": cycles, "sram_bytes": sram, "inference_ms": time})
     return run.model_copy(update={"number": number, "quality": quality, "cost": cost})
 
 
@@ -142,7 +143,7 @@ def test_that_a_difference_names_rules_figures_and_layers(evaluated):
     b = with_figures(a, 2, 30.0, 900, 4096).model_copy(update={"rules": project.rules, "layers": layers})
     found = difference(a, b)
     assert [(c.what, c.before, c.after) for c in found.rules] == [("head", "", "float")]
-    assert [c.what for c in found.figures] == ["SQNR", "cycles"]
+    assert [c.what for c in found.figures] == ["SQNR", "cycles", "time"]
     assert [(c.what, c.after) for c in found.layers] == [("conv2d", "20.00 dB")]
 
 

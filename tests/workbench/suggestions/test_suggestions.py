@@ -223,6 +223,37 @@ def test_that_a_module_in_16_bits_or_float_gets_no_wider():
     assert [s.id for s in suggest(wider, lowered, snapshot(), CHAIN, known)] == ["wide_ends"]
 
 
+def test_that_what_adds_most_error_to_an_inaccurate_program_gets_more_bits():
+    quality = result_of("evaluate")
+    conv = quality.tensors[0]
+    tensors = (
+        conv.model_copy(update={"added_share": 0.6}),
+        conv.model_copy(update={"tensor": "linear", "module": "head", "added_share": 0.3}),
+    )
+    low = quality.outputs[0].model_copy(update={"sqnr_db": 5.0})
+    lossy = quality.model_copy(update={"tensors": tensors, "sqnr_db": 5.0, "outputs": (low,)})
+    lowered = result_of("lower").model_copy(update={"cpu_nodes": ()})
+
+    def ask(project, evaluated):
+        known = Measurements(evaluated=evaluated)
+        return {s.id: s for s in suggest(project, lowered, snapshot(), CHAIN, known)}
+
+    narrow = make_project(Rule(id="r1", kind="global", config="a8w4"))
+    wider = ask(narrow, lossy)["wider"]
+    assert wider.title == "Assign a8w8 to stem.conv"
+    assert "60 % of the error" in wider.evidence
+    assert wider.improves == "sqnr_db"
+    changed = wider.edit(narrow)
+    assert [(r.match, r.config) for r in changed.rules[1:]] == [("stem.conv", "a8w8")]
+    # All of them, where that is not enough.
+    (more,) = wider.alternatives
+    assert {r.match for r in more.edit(narrow).rules[1:]} == {"stem.conv", "head"}
+    # 8 bits become 16, which is the widest; an accurate program asks for nothing.
+    assert ask(make_project(), lossy)["wider"].title == "Assign a16w8 to stem.conv"
+    assert "wider" not in ask(make_project(Rule(id="r1", kind="global", config="a16w8")), lossy)
+    assert "wider" not in ask(narrow, quality.model_copy(update={"tensors": tensors}))
+
+
 def test_that_16_bits_that_an_output_undoes_are_asked_for_at_the_output_too():
     project = edits.assign(make_project(), "module_name", "head", "a16w8")
     output = ModelOutput(name="output 0", shape=(1, 4), dtype="float32", position=0, nodes=("linear",))

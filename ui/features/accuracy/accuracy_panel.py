@@ -247,8 +247,6 @@ class AccuracyPanel(ResultPanel):
         cards = quality_cards(value, memory, origin)
         self.cards.render_cards(cards, theme, stale=not shown.current)
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
-        if value.held_out:
-            note += " Calibration did not see these samples."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
             note += " Results on real data may differ."
         self.data_note.setText(" ".join((note, *value.warnings)))

@@ -172,6 +172,7 @@ class ExecutionView(QWidget):
         self.values = QPlainTextEdit(self)
         self.values.setReadOnly(True)
         self.values.setAccessibleName("Values")
+        self.values.setPlaceholderText("Select a tensor to see its values.")
         self.values.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self.values.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._accesses: tuple[Access, ...] = ()

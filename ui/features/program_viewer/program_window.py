@@ -43,6 +43,7 @@ from workbench.pte.program import Method
 _SIZE = (1180, 780)
 _OF_FILE = "from the program"
 _COMPUTED = "computed from the program"
+NO_KERNEL = "The program needs no kernel: nothing runs on the CPU."
 
 
 class ProgramWindow(QWidget):
@@ -121,7 +122,7 @@ class ProgramWindow(QWidget):
         self.constants = FigureTableModel(CONSTANT_COLUMNS, _constant_text, self)
         self.constant_table = FigureView("Constants", self.constants, self)
         self.kernels = FigureTableModel(KERNEL_COLUMNS, lambda row: row.name, self)
-        self.kernel_table = FigureView("Kernels", self.kernels, self, widest_px=620)
+        self.kernel_table = FigureView("Kernels", self.kernels, self, widest_px=620, empty=NO_KERNEL)
         self.tabs = Tabs(self)
         for widget, title in (
             (self.parts, "Parts"),

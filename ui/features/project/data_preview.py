@@ -32,6 +32,9 @@ _MOST_ARRAYS, _MOST_LETTERS, _MOST_BYTES = 100, 600, 64 << 20
 MOST_FILES = 20_000
 
 
+Shapes = tuple[tuple[int, ...], ...]
+
+
 @dataclass(frozen=True)
 class DataSummary:
     """What a data source holds.
@@ -42,7 +45,7 @@ class DataSummary:
     """
 
     text: str
-    shapes: tuple[tuple[int, ...], ...] = ()
+    shapes: Shapes = ()
     has_labels: bool = False
     images: tuple[QImage, ...] = ()
     samples: int = 0
@@ -61,6 +64,18 @@ def differences(data: DataSummary, evaluation: DataSummary) -> str:
         )
     texts = ["; ".join("x".join(map(str, shape[1:])) for shape in one.shapes) for one in (data, evaluation)]
     return f"Samples of the calibration data are {texts[0]}, those of the evaluation data {texts[1]}."
+
+
+def other_shapes(data: DataSummary, inputs: str) -> str:
+    """Return that samples have other shapes than the inputs, e.g. "1x3x8x8,1x4"; "" if not, or not known.
+
+    The batch axis may differ.
+    """
+    samples = ["x".join(map(str, shape[1:])) for shape in data.shapes]
+    needed = [text.partition("x")[2].strip() for text in inputs.replace(";", ",").split(",")]
+    if not samples or samples == needed:
+        return ""
+    return f"Samples of the calibration data are {'; '.join(samples)}, the input shapes {inputs}."
 
 
 def lacking_labels(path: Path, summary: DataSummary) -> str:

@@ -214,8 +214,19 @@ def _without_callable(draft: Draft) -> list[ErrorInfo]:
     if not draft.model.endswith(".py") or draft.attribute:
         return []
     file = draft.folder / draft.model
-    lack = "has no class or function" if os.path.isfile(file) else "does not exist"
+    lack = (_syntax_error(file) or "has no class or function") if os.path.isfile(file) else "does not exist"
     return [_problem("model.spec", f"{file.name} {lack}.")]
+
+
+def _syntax_error(file: Path) -> str:
+    """Return that a Python file cannot be parsed, with the line; "" if it can, or cannot be read."""
+    try:
+        parse_python(read_limited(file, MAX_SOURCE_BYTES))
+    except SyntaxError as error:
+        return f"is no valid Python: line {error.lineno}, {error.msg}"
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return ""
+    return ""
 
 
 def _without_function(draft: Draft) -> list[ErrorInfo]:

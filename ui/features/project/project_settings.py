@@ -21,7 +21,15 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.project.data_preview import DataPreview, DataSummary, differences, lacking_labels, summary_of
+from ui.features.project.data_preview import (
+    DataPreview,
+    DataSummary,
+    Shapes,
+    differences,
+    lacking_labels,
+    other_shapes,
+    summary_of,
+)
 from ui.features.project.draft import callables_of
 from ui.features.project.setting_sections import SettingSections
 from ui.shared.file_dialogs import DATA, MODELS, WEIGHTS
@@ -121,6 +129,8 @@ class ProjectSettingsDialog(QDialog):
         self.fields: dict[str, QWidget] = {}
         self.previews: dict[str, DataPreview] = {}
         self._before: dict[str, str] = {}
+        # The input shapes that follow from the calibration data.
+        self._data_shapes: Shapes = ()
         # Settings that messages name; their rows are shown even where they have no use yet.
         self._named: set[str] = set()
         self._soon = QTimer(self, interval=250, singleShot=True)
@@ -189,6 +199,8 @@ class ProjectSettingsDialog(QDialog):
     def check(self) -> None:
         """Show what is wrong with the present values."""
         infos: list[ErrorInfo] = []
+        summaries = self._summaries()
+        self._follow_data(summaries["calibration.spec"].shapes)
         try:
             opened = self._opened.edited(self.edited)
         except WorkbenchError as error:
@@ -197,7 +209,6 @@ class ProjectSettingsDialog(QDialog):
             lacking = missing(opened)
             infos = list(lacking.infos) if lacking is not None else []
             infos += target_of(opened.project.target.id).check(opened.project.target, opened.folder)
-        summaries = self._summaries()
         self._show_problems(infos or list(self._remarks(summaries)))
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
         self.sections.use(self._unused())
@@ -227,6 +238,14 @@ class ProjectSettingsDialog(QDialog):
             preview.render_summary(summaries[key])
         return summaries
 
+    def _follow_data(self, shapes: Shapes) -> None:
+        """Write the input shapes of other data, where the present ones are those of the data before."""
+        field = self.fields["model.input_shapes"]
+        if shapes and shapes != self._data_shapes:
+            if self._data_shapes and _read(field) == _shapes_text(self._data_shapes):
+                _write(field, _shapes_text(shapes))
+            self._data_shapes = shapes
+
     def _remarks(self, summaries: Mapping[str, DataSummary]) -> Iterator[ErrorInfo]:
         """Yield what settings that can be taken will probably fail with."""
         folder, texts = self._opened.folder, {key: _read(field) for key, field in self.fields.items()}
@@ -235,6 +254,10 @@ class ProjectSettingsDialog(QDialog):
         if names and name not in names:
             yield _remark("model.spec", f"{Path(file).name} has no {name}, but {listed(names)}.")
         data, evaluation = summaries["calibration.spec"], summaries["evaluation.data.spec"]
+        shapes = texts["model.input_shapes"]
+        is_resized = bool(texts["calibration.preprocess.size"])
+        if shapes and not is_resized and (text := other_shapes(data, shapes)):
+            yield _remark("model.input_shapes", text)
         if text := differences(data, evaluation):
             yield _remark("evaluation.data.spec", text)
         for group, summary in (("calibration", data), ("evaluation.data", evaluation)):
@@ -431,6 +454,10 @@ def _row_label(title: str, parent: QWidget) -> Label:
     label = Label(title, parent)
     label.setMinimumWidth(LABELS_PX)
     return label
+
+
+def _shapes_text(shapes: Shapes) -> str:
+    return text_of([list(shape) for shape in shapes])
 
 
 def _remark(option: str, message: str) -> ErrorInfo:

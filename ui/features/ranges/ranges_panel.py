@@ -49,6 +49,8 @@ class RangesPanel(ResultPanel):
         self._more.timeout.connect(self._on_time_to_read)
         self._shown: tuple[Path | None, Path | None, bool, object] | None = None
         self._large: int | None = None
+        # The id of the tensor that was shown last.
+        self._last = ""
         self.frames[STAGE] = StageFrame("Ranges", EMPTY_TEXT, self._make_content, self)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(1, 1, 1, 1)
@@ -191,9 +193,13 @@ class RangesPanel(ResultPanel):
         return side
 
     def _described(self, selected: Selected) -> list[int]:
-        """Return the indices of the selected tensors; without a choice that of the one that loses most."""
+        """Return the indices of the selected tensors; without a choice that of the one that loses most.
+
+        While that is not known, it is the tensor that was shown last.
+        """
         worst = self._worst()
-        return self._places(selected) or ([worst] if worst is not None else [])
+        last = [index for index, row in enumerate(self.rows) if row.tensor.id == self._last]
+        return self._places(selected) or ([worst] if worst is not None else last)
 
     def _worst(self) -> int | None:
         """Return the index of the activation with the lowest SQNR; None if none is known."""
@@ -208,6 +214,7 @@ class RangesPanel(ResultPanel):
         if index is None:
             self.side.render_nothing()
             return
+        self._last = self.rows[index].tensor.id
         self.side.render_tensor(
             self.rows[index],
             index,

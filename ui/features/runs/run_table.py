@@ -65,6 +65,10 @@ def _measured(run: Run) -> float | None:
     return run.simulated.cycles if run.simulated is not None else None
 
 
+def _time(run: Run) -> float | None:
+    return run.cost.inference_ms if run.cost is not None else None
+
+
 def _exact(run: Run) -> float | None:
     return run.simulated.exact if run.simulated is not None else None
 
@@ -89,7 +93,8 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         "Best",
         lambda r: "\u25cf" if r.is_best else "",
         None,
-        "Pareto-optimal in accuracy, cycles and SRAM, among the runs with the fewest CPU operators",
+        "Pareto-optimal in accuracy, cycles and SRAM, among the runs with the newest one's clock and the "
+        "fewest CPU operators",
     ),
     Column("Rules", lambda r: r.rules, gives_way=True),
     Column(
@@ -116,6 +121,12 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         _cost(lambda c: c.cycles, count),
         _value(lambda c: c.cycles),
         "Estimated by Vela; a dash before compilation",
+    ),
+    Column(
+        "Time [ms]",
+        lambda r: DASH if (time := _time(r.run)) is None else f"{time:.4g}",
+        lambda r: _time(r.run),
+        "Of one inference on the NPU, estimated; a dash before compilation",
     ),
     Column(
         "Measured",
@@ -148,7 +159,7 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         "Fraction of simulator output elements equal to the TOSA reference model",
     ),
     Column("Target", lambda r: r.run.target.id),
-    Column("Time", lambda r: when(r.run), None, "Time of the run (UTC)"),
+    Column("Date", lambda r: when(r.run), None, "When the run ended (UTC)"),
 )
 
 SQNR_COLUMN = [column.title for column in RUN_COLUMNS].index("SQNR")

@@ -34,8 +34,8 @@ from workbench.studies.tflite import ComparedLayer, TfliteComparison, tflite_opt
 from workbench.targets import why_unestimated
 
 NOTHING = (
-    "Shows why the program is slower than a TensorFlow Lite deployment of the same network: choose its "
-    ".tflite, from before Vela or compiled for the project's device."
+    "Shows why the program is slower, or faster, than a TensorFlow Lite deployment of the same network: "
+    "choose its .tflite, from before Vela or compiled for the project's device."
 )
 _WIDE_PX = 900
 
