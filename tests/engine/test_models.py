@@ -251,6 +251,8 @@ import torch
 from torch import nn
 
 class Found:
+    __slots__ = ("boxes",)
+
     def __init__(self, boxes):
         self.boxes = boxes
 

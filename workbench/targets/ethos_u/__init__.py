@@ -99,9 +99,10 @@ _PLAIN: tuple[OptionSpec, ...] = (
 )
 
 
-# The device that stands for its family, and the options that its cycles depend on.
+# The device that stands for its family, and the options that its cycles depend on most. Limits of SRAM
+# are not among them: budgets are tried one after the other, and each would run *Prepare* again.
 _STANDING = {"u55": "ethos-u55-128", "u65": "ethos-u65-256", "u85": "ethos-u85-256"}
-_OF_MEMORY = ("system_config", "memory_mode", "arena_cache_bytes", "optimise", "extra_flags", OWN_INI_OPTION)
+_OF_MEMORY = ("system_config", "memory_mode", OWN_INI_OPTION)
 
 
 class EthosU:

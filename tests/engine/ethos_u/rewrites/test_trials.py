@@ -80,16 +80,16 @@ def test_that_a_layer_is_tried_with_the_memory_of_the_project(engine, monkeypatc
     estimate = rewrite_trials.estimate
 
     def noted(programs, device, options, files):
-        asked.append((device, options["memory_mode"], options["arena_cache_bytes"]))
+        asked.append((device, options["memory_mode"]))
         return estimate(programs, device, options, files)
 
     monkeypatch.setattr(rewrite_trials, "estimate", noted)
     made = project(f"{NETWORKS.name}:small_shuffle", target="ethos-u65-512")
     rows(engine, made)
-    options = {"memory_mode": "Sram_Only", "arena_cache_bytes": 65536}
+    options = {"memory_mode": "Sram_Only"}
     rows(engine, edits.set_target(made, TargetChoice(id=made.target.id, options=options)))
-    usual = ("ethos-u65-256", "Dedicated_Sram_384KB", None)
-    assert asked == [usual, usual, *[("ethos-u65-512", "Sram_Only", 65536)] * 2]
+    usual = ("ethos-u65-256", "Dedicated_Sram_384KB")
+    assert asked == [usual, usual, *[("ethos-u65-512", "Sram_Only")] * 2]
 
 
 def test_that_equal_norms_are_compiled_once(engine, monkeypatch):
