@@ -86,6 +86,7 @@ def test_that_the_result_names_what_was_switched_off(engine):
     assert off == {("keep_relu_clamps", ()), ("fine_factors", ())}
 
 
+@pytest.mark.slow
 def test_that_a_norm_over_many_elements_keeps_its_factor_in_16_bits(engine):
     assert decibel(engine, "group_norm_wide", "a16w8") > 40
 

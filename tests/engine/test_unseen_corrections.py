@@ -22,6 +22,7 @@ def test_that_capsules_that_are_zero_leave_the_others_as_they_are(engine):
     assert decibel(engine, name, "a8w8", guarded_quotients=False) < 10
 
 
+@pytest.mark.slow
 def test_that_steps_stay_steps_in_16_bits(engine):
     made = network("unseen_networks.py:stairs", "a16w8")
     assert engine.verified(made).max_lsb <= 1
@@ -34,6 +35,7 @@ def test_that_steps_stay_steps_in_16_bits(engine):
     assert not places(engine, made, "steps_in_float", "prepare")
 
 
+@pytest.mark.slow
 def test_that_single_values_and_numbers_make_single_values(engine):
     made = network("unseen_networks.py:single_values")
     assert engine.verified(made).max_lsb <= 1
@@ -53,6 +55,7 @@ def test_that_an_output_whose_change_of_layout_becomes_none_is_kept(engine):
     assert compiled.findings or compiled.refused
 
 
+@pytest.mark.slow
 def test_that_constants_are_stacked_with_values(engine):
     for config in ("a8w8", "a16w8"):
         made = network("unseen_networks.py:rotations", config)
@@ -77,6 +80,7 @@ def test_that_single_values_are_compared_with_numbers(engine):
     assert engine.run(off, "calibrate") == "failed"
 
 
+@pytest.mark.slow
 def test_that_a_linear_may_have_computed_weights(engine):
     made = network("unseen_networks.py:computed_weights")
     assert_right(engine, made)
@@ -85,6 +89,7 @@ def test_that_a_linear_may_have_computed_weights(engine):
     assert engine.run(off, "lower", "evaluate") == "failed"
 
 
+@pytest.mark.slow
 def test_that_a_square_in_an_exponent_is_a_product_in_16_bits(engine):
     name = "unseen_networks.py:soft_histogram"
     right = worst(engine, name, "a16w8")

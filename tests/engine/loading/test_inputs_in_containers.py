@@ -89,6 +89,7 @@ def of(engine, network, samples=""):
     return project(f"own.py:{network}", calibration=data), runpy.run_path(str(engine.folder / "own.py"))
 
 
+@pytest.mark.slow
 @for_each("network", NAMES)
 def test_that_a_program_takes_one_by_one_the_tensors_that_a_model_takes_in_containers(engine, network):
     made, code = of(engine, network)

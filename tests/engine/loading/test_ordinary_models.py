@@ -234,6 +234,7 @@ def net():
 """
 
 
+@pytest.mark.slow
 def test_that_batch_norms_without_running_statistics_are_those_of_the_batch(engine):
     for batch in (1, 6):
         made, names = written(engine, BATCH.replace("{batch}", str(batch)), f"batch{batch}.py")
@@ -268,6 +269,7 @@ def net():
 """
 
 
+@pytest.mark.slow
 def test_that_what_works_on_chosen_elements_or_rows_works_on_all(engine):
     made, names = written(engine, ROWS)
     assert engine.run(made, "lower", "evaluate") == "done", engine.failure

@@ -171,6 +171,7 @@ def other_sizes():
     return w.done(ops.fully_connected(w, ops.reshaped(w, x, (1, 64)), 5))
 
 
+@pytest.mark.slow
 def test_that_each_file_that_cannot_be_compared_has_its_reason(engine, tmp_path):
     content = twin_tflite()
     _, other_device = compiled(content, "ethos-u85-256", tmp_path, "net")

@@ -37,6 +37,7 @@ def three():
 """
 
 
+@pytest.mark.slow
 def test_that_equal_layers_are_estimated_once_and_counted_each(engine, monkeypatch):
     """A transformer of many layers would be lowered twice to tell what its norms cost."""
     (engine.folder / "blocks.py").write_text(BLOCKS)

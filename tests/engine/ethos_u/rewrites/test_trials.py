@@ -92,6 +92,7 @@ def test_that_a_layer_is_tried_with_the_memory_of_the_project(engine, monkeypatc
     assert asked == [usual, usual, *[("ethos-u65-512", "Sram_Only")] * 2]
 
 
+@pytest.mark.slow
 def test_that_equal_norms_are_compiled_once(engine, monkeypatch):
     shutil.copy(NETWORKS, engine.folder)
     compiled = []
@@ -102,6 +103,7 @@ def test_that_equal_norms_are_compiled_once(engine, monkeypatch):
     assert len(compiled) == 2
 
 
+@pytest.mark.slow
 def test_that_a_convolution_in_groups_over_an_input_is_rewritten_where_vela_is_faster(engine):
     shutil.copy(NETWORKS, engine.folder)
     for target, places in (("ethos-u55-128", ()), ("ethos-u85-256", ("conv2d",))):
