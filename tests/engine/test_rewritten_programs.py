@@ -1,7 +1,7 @@
 """Programs of rewritten networks: few cycles, right, accurate as without, named as before."""
 
-import shutil
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow]
 NETWORKS = Path(__file__).with_name("rewritten_networks.py")
 U55, U65, U85 = "ethos-u55-128", "ethos-u65-256", "ethos-u85-256"
 IDS = [row.id for row in REWRITES]
+# Seeds of the weights and samples over which the quality of a network is averaged.
+DRAWS = 0, 1, 2
 # Cycles by Vela 5.1.0 as the networks are written are 17.2, 9.8, 2.0, 0.36 and 38.8 million on U55,
 # and 14.7 million for the stem on U85.
 LIMITS = [
@@ -47,14 +49,21 @@ LIMITS = [
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory):
     made = Engine(tmp_path_factory.mktemp("rewrites"))
-    shutil.copy(NETWORKS, made.folder)
+    for draw in DRAWS:
+        text = NETWORKS.read_text(encoding="utf-8").replace("manual_seed(0)", f"manual_seed({draw})")
+        (made.folder / file_of(draw)).write_text(text, encoding="utf-8")
     yield made
     made.close()
 
 
-def network(name, data, device=U55, config="a8w8"):
-    source = DataSource(spec=f"{NETWORKS.name}:{data}")
-    return project(f"{NETWORKS.name}:{name}", config, device, calibration=source)
+def file_of(draw):
+    """Return the file of the networks with other random weights; the first draw is the file itself."""
+    return f"{NETWORKS.stem}_{draw}.py" if draw else NETWORKS.name
+
+
+def network(name, data, device=U55, config="a8w8", draw=0):
+    source = DataSource(spec=f"{file_of(draw)}:{data}")
+    return project(f"{file_of(draw)}:{name}", config, device, calibration=source)
 
 
 def cycles(result):
@@ -73,9 +82,11 @@ def test_that_a_network_takes_few_cycles_and_is_right(engine, name, data, device
     assert verified.max_lsb <= 1
     assert verified.compiled.equal == verified.compiled.elements > 0
     assert cycles(engine.result(made, "lower")) <= most
-    # Of 43.3 dB with layer norms as they are written, 41.5 are left: other weights are rounded.
-    less = 2 if name == "normed_encoder" else 1
-    assert quality(engine, made) >= max(24, quality(engine, without(made, *IDS)) - less)
+    # Of one draw of weights alone, the roundings of both forms differ by up to 7 dB, either way.
+    draws = [network(name, data, device, draw=draw) for draw in DRAWS]
+    rewritten = [quality(engine, draw) for draw in draws]
+    assert min(rewritten) >= 24
+    assert mean(rewritten) >= mean(quality(engine, without(draw, *IDS)) for draw in draws) - 1
 
 
 def test_that_a_transposed_convolution_with_a_stride_of_4_runs_on_the_npu(engine):

@@ -226,38 +226,42 @@ class IntegerComparison:
     ) -> None:
         """Add the delegates' tensors for one sample."""
         positions = {pair.node.name: position for position, pair in enumerate(self.pairs)}
-        for pair, value, real in self.reals(inputs, tensors):
+        for pair, value, real, apart in self._laid_out(inputs, tensors):
             position = positions[pair.node.name]
             self._sums[position].add(value, real)
             self._elements[position] += value.numel()
-            different, most = _steps_apart(value, real, pair.grid.scale)
-            self._exact[position] += value.numel() - different
-            self._most[position] = max(self._most[position], most)
+            self._exact[position] += value.numel() - apart.different
+            self._most[position] = max(self._most[position], apart.most)
 
     def reals(
         self, inputs: tuple[torch.Tensor, ...], tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]]
     ) -> Iterator[tuple[Pair, torch.Tensor, torch.Tensor]]:
         """Yield each pair with the quantized model's values and the real values of the integers."""
-        values = self._values(inputs)
-        for pair in self.pairs:
-            codes, value = tensors.get((pair.delegate, pair.name)), values.get(pair.seen)
-            if codes is not None and value is not None and codes.size == value.numel():
-                yield pair, value, self._laid_out(pair, torch.from_numpy(codes), value)
+        for pair, value, real, _ in self._laid_out(inputs, tensors):
+            yield pair, value, real
 
-    def _laid_out(self, pair: Pair, codes: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        """Return the real values of integers in the quantized model's layout.
+    def _laid_out(
+        self, inputs: tuple[torch.Tensor, ...], tensors: Mapping[tuple[int, str], np.ndarray[Any, Any]]
+    ) -> Iterator[tuple[Pair, torch.Tensor, torch.Tensor, _Apart]]:
+        """Yield each pair with both values in the quantized model's layout, and how far they are apart.
 
         The layout of the tensor's sample before is taken where the values are as close as integers of
         the right layout mostly are: finding it takes as long as comparing the values twice.
         """
-        real = pair.grid.reals(codes)
-        known = self._layouts.get(pair.node.name)
-        if known is not None and (laid := known.of(real)).shape == value.shape:
-            laid = laid.contiguous()
-            if _steps_apart(value, laid, pair.grid.scale)[1] <= 1:
-                return laid
-        self._layouts[pair.node.name] = layout = layout_of(real, value)
-        return layout.of(real).contiguous()
+        values = self._values(inputs)
+        for pair in self.pairs:
+            codes, value = tensors.get((pair.delegate, pair.name)), values.get(pair.seen)
+            if codes is not None and value is not None and codes.size == value.numel():
+                real = pair.grid.reals(torch.from_numpy(codes))
+                known = self._layouts.get(pair.node.name)
+                if known is not None and (laid := known.of(real)).shape == value.shape:
+                    apart = _apart(value, laid, pair.grid.scale)
+                    if apart.most <= 1:
+                        yield pair, value, laid, apart
+                        continue
+                self._layouts[pair.node.name] = layout = layout_of(real, value)
+                laid = layout.of(real)
+                yield pair, value, laid, _apart(value, laid, pair.grid.scale)
 
     def _values(self, inputs: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
         """Return the values of the quantized model's tensors that are compared."""
@@ -297,7 +301,7 @@ class Layout(NamedTuple):
 
     def of(self, integers: torch.Tensor) -> torch.Tensor:
         """Return a delegate's tensor in the layout of the quantized model."""
-        return integers.reshape(self.shape).permute(self.axes)
+        return integers.reshape(self.shape).permute(self.axes).contiguous()
 
 
 def layout_of(integers: torch.Tensor, like: torch.Tensor) -> Layout:
@@ -319,8 +323,15 @@ def layout_of(integers: torch.Tensor, like: torch.Tensor) -> Layout:
     return min(layouts, key=lambda layout: float((layout.of(integers) - like).abs().sum()))
 
 
-def _steps_apart(value: torch.Tensor, real: torch.Tensor, step: float) -> tuple[int, int]:
-    """Return how many elements of two tensors of one grid differ, and the largest difference [LSB].
+class _Apart(NamedTuple):
+    """How many elements of two tensors of one grid differ, and the largest difference [LSB]."""
+
+    different: int
+    most: int
+
+
+def _apart(value: torch.Tensor, real: torch.Tensor, step: float) -> _Apart:
+    """Return how far two tensors of one grid are apart.
 
     Values of 16 bits and less, in float32, are within 0.01 steps of their place on the grid.
     """
@@ -331,4 +342,4 @@ def _steps_apart(value: torch.Tensor, real: torch.Tensor, step: float) -> tuple[
             apart = torch.round((b - a) / step)
             different += int(torch.count_nonzero(apart))
             most = max(most, -low, high)
-    return different, round(most / step)
+    return _Apart(different, round(most / step))
