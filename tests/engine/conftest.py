@@ -75,3 +75,18 @@ def arithmetic_in_process(tmp_path, monkeypatch):
         return json.loads(answer.read_text())
 
     monkeypatch.setattr(arrays, "ask", ask)
+
+
+@pytest.fixture
+def one_thread():
+    """Let torch compute in one thread, as engines do: those of OpenMP do not survive a fork."""
+    import torch
+
+    from workbench.engine.runtime.forked import can_fork
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    if not can_fork():
+        pytest.skip("needs Linux and two cores")
+    yield
+    torch.set_num_threads(before)

@@ -4,49 +4,22 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import pytest
-import torch
 
 from tests.engine.in_process import CALIBRATED, allowed, project
+from tests.engine.own_processes import children
 from workbench.engine.jobs.forked_stage import ForkedStage
 from workbench.engine.jobs.job import EngineJob
 from workbench.engine.runtime.context import LiveObjectCache
-from workbench.engine.runtime.forked import can_fork
 from workbench.engine.stages import evaluate
 from workbench.errors import Cancelled
 from workbench.project.model import Evaluation
 from workbench.protocol import RunUntil, StageFailed, StageFinished, StageProgress, StageStarted
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("one_thread")]
 _TWO = ("evaluate", "lower")
 FINISHED = StageFinished(job="j", stage="evaluate", key="k", cached=False, elapsed_s=1.0)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Engines compute with one thread; those of OpenMP do not survive a fork."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    if not can_fork():
-        pytest.skip("needs Linux and two cores")
-    yield
-    torch.set_num_threads(before)
-
-
-def children():
-    """Return the children of this process by number, and the state of each."""
-    states = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            pid, rest = status.read_text().split(" (", 1)
-        except OSError:
-            continue
-        state, parent = rest.rpartition(") ")[2].split()[:2]
-        if int(parent) == os.getpid():
-            states[int(pid)] = state
-    return states
 
 
 def job_of(folder, cache, cancelled=None, **fields):

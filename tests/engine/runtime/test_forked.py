@@ -8,23 +8,12 @@ import time
 import pytest
 import torch
 
-from tests.engine.jobs.test_forked_stage import children
+from tests.engine.own_processes import children
 from workbench.engine.runtime import forked
-from workbench.engine.runtime.forked import Beside, can_fork
+from workbench.engine.runtime.forked import Beside
 from workbench.errors import Cancelled, WorkbenchError, failure
 
-pytestmark = pytest.mark.engine
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Engines compute with one thread; those of OpenMP do not survive a fork."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    if not can_fork():
-        pytest.skip("needs Linux and two cores")
-    yield
-    torch.set_num_threads(before)
+pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("one_thread")]
 
 
 def never():

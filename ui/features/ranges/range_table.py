@@ -97,7 +97,7 @@ def facts_of(row: RangeRow) -> list[tuple[str, str]]:
     return facts
 
 
-def place_of(row: RangeRow) -> str:
+def describe_origin(row: RangeRow) -> str:
     """Return what a tensor is, and the operation and module that it belongs to."""
     tensor = row.tensor
     parts = [f"{tensor.kind}, {row.type_text}", tensor.op, tensor.module]
@@ -123,7 +123,7 @@ def remarks_on(row: RangeRow) -> list[str]:
 def describe(row: RangeRow) -> str:
     """Return the figures of a tensor, one per line."""
     figures = [f"{name}: {value}" for name, value in facts_of(row)]
-    return "\n".join([row.name, place_of(row), *figures, *remarks_on(row)])
+    return "\n".join([row.name, describe_origin(row), *figures, *remarks_on(row)])
 
 
 def _dead(row: RangeRow) -> str:

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QSplitter, QVBoxLayout, QWidget
 
 from ui.features.ranges.range_choices import NO_TENSOR, RangeMethodsView, RangeOverridesView
 from ui.features.ranges.range_editor import RangeEditor
-from ui.features.ranges.range_table import facts_of, place_of, remarks_on
+from ui.features.ranges.range_table import describe_origin, facts_of, remarks_on
 from ui.features.ranges.samples_view import SamplesView
 from ui.shared.chart import Chart, pen, wash
 from ui.shared.forms import WrappedLabel
@@ -226,7 +226,7 @@ class TensorSide(QWidget):
     ) -> None:
         """Show one tensor."""
         self.title.setText(row.name)
-        self.place.setText(place_of(row))
+        self.place.setText(describe_origin(row))
         self.facts.render_facts(facts_of(row), theme.muted)
         self.remarks.setText("\n".join(remarks_on(row)))
         self.place.show()

@@ -10,29 +10,15 @@ import torch
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer
-from workbench.engine.ethos_u.rewrites.quantized_calls import ORDERS, conv_arguments, order_of
+from workbench.engine.ethos_u.rewrites.quantized_calls import (
+    ARITHMETIC,
+    OF_EACH_PLACE,
+    ORDERS,
+    conv_arguments,
+    order_of,
+)
 
 _ATEN = torch.ops.aten
-# What computes each place of an axis from that place alone, beside values that have one place there.
-_OF_EACH_PLACE = {
-    _ATEN.relu.default,
-    _ATEN.relu6.default,
-    _ATEN.hardtanh.default,
-    _ATEN.leaky_relu.default,
-    _ATEN.gelu.default,
-    _ATEN.silu.default,
-    _ATEN.sigmoid.default,
-    _ATEN.tanh.default,
-    _ATEN.elu.default,
-    _ATEN.hardswish.default,
-    _ATEN.dropout.default,
-    _ATEN.rsqrt.default,
-    _ATEN.add.Tensor,
-    _ATEN.sub.Tensor,
-    _ATEN.mul.Tensor,
-    _ATEN.div.Tensor,
-    _ATEN.batch_norm.default,
-}
 _UNPADDED_READERS = {_ATEN.conv1d.default: 1, _ATEN.conv2d.default: 2}
 
 
@@ -80,7 +66,7 @@ def _reads_cut(node: fx.Node, value: fx.Node, axis: int) -> bool:
 def _axis_of_places(node: fx.Node, axes: dict[fx.Node, int]) -> int | None:
     """Return the axis of the places in what an operation computes for each of them; None for others."""
     source: Any = node.args[0] if node.args else None
-    if node.target in _OF_EACH_PLACE:
+    if node.target in OF_EACH_PLACE | ARITHMETIC:
         return _common_axis(node, axes)
     if (
         not isinstance(source, fx.Node)

@@ -8,7 +8,25 @@ from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import floating_calls, quantized_nodes
 
-ORDERS = {torch.ops.aten.permute.default, torch.ops.aten.transpose.int}
+_ATEN = torch.ops.aten
+ORDERS = {_ATEN.permute.default, _ATEN.transpose.int}
+ARITHMETIC = {_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor}
+# Functions of one value that compute each place of an axis other than the channels' from that place alone.
+OF_EACH_PLACE = {
+    _ATEN.relu.default,
+    _ATEN.relu6.default,
+    _ATEN.hardtanh.default,
+    _ATEN.leaky_relu.default,
+    _ATEN.gelu.default,
+    _ATEN.silu.default,
+    _ATEN.sigmoid.default,
+    _ATEN.tanh.default,
+    _ATEN.elu.default,
+    _ATEN.hardswish.default,
+    _ATEN.dropout.default,
+    _ATEN.rsqrt.default,
+    _ATEN.batch_norm.default,
+}
 
 
 def quantized_calls(module: fx.GraphModule, quantizer: Any, *targets: Any) -> Iterator[fx.Node]:
@@ -36,7 +54,7 @@ def conv_arguments(node: fx.Node) -> list[Any]:
 
 def order_of(turn: fx.Node, dims: int) -> list[int]:
     """Return the axes of a value in the order in which a permutation or transpose has them."""
-    if turn.target is torch.ops.aten.permute.default:
+    if turn.target is _ATEN.permute.default:
         order: Any = turn.args[1]
         return [axis % dims for axis in order]
     one, other = (axis % dims for axis in turn.args[1:3])  # type: ignore[operator]

@@ -20,7 +20,12 @@ from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished, fused_reader
 from workbench.engine.ethos_u.rewrites.later_cuts import move_cut
-from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
+from workbench.engine.ethos_u.rewrites.quantized_calls import (
+    ARITHMETIC,
+    conv_arguments,
+    quantized_calls,
+    written_name,
+)
 
 _ATEN = torch.ops.aten
 _BY_AXES = {
@@ -43,7 +48,6 @@ _GATHERED = 16
 # So many times the taps are taken where that spares a copy with zeros at the ends; on U85 copies of
 # gathered inputs cost more.
 _EXTRA_TAPS, _GATHERED_TAPS = 1.25, 2.0
-_ARITHMETIC = {_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor}
 
 
 @dataclass(frozen=True)
@@ -272,7 +276,7 @@ def _write_folded(module: fx.GraphModule, quantizer: EthosUQuantizer, conv: _Con
 def is_outside(node: Any) -> bool:
     """Return whether a value is an input of the program, apart from elementwise operations."""
     while isinstance(node, fx.Node) and node.op == "call_function":
-        if node.target not in _ARITHMETIC:
+        if node.target not in ARITHMETIC:
             return False
         node = node.args[0]
     return isinstance(node, fx.Node) and node.op == "placeholder"

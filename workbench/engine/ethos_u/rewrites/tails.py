@@ -15,6 +15,7 @@ from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, finished
 from workbench.engine.ethos_u.rewrites.quantized_calls import (
+    OF_EACH_PLACE,
     ORDERS,
     conv_arguments,
     order_of,
@@ -31,17 +32,6 @@ _CONVOLVED = {
     _ATEN.conv2d.padding: 2,
 }
 _POOLS = {_ATEN.max_pool1d.default: 1, _ATEN.max_pool2d.default: 2}
-_SAME_PLACES = {
-    _ATEN.relu.default,
-    _ATEN.relu6.default,
-    _ATEN.hardtanh.default,
-    _ATEN.leaky_relu.default,
-    _ATEN.gelu.default,
-    _ATEN.silu.default,
-    _ATEN.sigmoid.default,
-    _ATEN.tanh.default,
-    _ATEN.batch_norm.default,
-}
 # Axes of one place come and go where pools of sequences are written as those of images.
 _AXIS_CHANGES = {_ATEN.unsqueeze.default, _ATEN.squeeze.dim}
 # A copy at the earlier place takes at most this part of the elements.
@@ -158,7 +148,7 @@ def _path(node: Any, dim: int, read: int) -> Iterator[tuple[fx.Node, int, int]]:
             dim += -int(dim > at) if is_added else int(dim >= at)
         elif node.target in ORDERS:
             dim = order_of(node, node.meta["val"].dim())[dim]
-        elif node.target not in _SAME_PLACES and not _is_over_others(node, dim):
+        elif node.target not in OF_EACH_PLACE and not _is_over_others(node, dim):
             return
         node = node.args[0]
 
