@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from workbench.pipeline.cache import Cache
     from workbench.project.model import Project
 
-# Times are rounded.
+# A smaller relative difference of the time of a cycle is no other clock.
 _SAME_CLOCK = 0.01
 
 _Result = TypeVar("_Result", bound=Frozen)
