@@ -35,6 +35,7 @@ def run_example(name, monkeypatch, capsys, *arguments):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm_engines")
 def test_that_the_example_that_compiles_prints_cost_and_writes_the_program(
     lane, monkeypatch, capsys, tmp_path
@@ -59,6 +60,7 @@ def test_that_the_example_of_sensitivity_lists_every_module(digits, monkeypatch,
     assert len(printed.splitlines()) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm_engines")
 def test_that_a_run_reports_its_stages_and_shows_as_a_table(digits):
     events = []
@@ -80,6 +82,7 @@ def test_that_a_run_without_trust_asks_for_it(digits, monkeypatch, tmp_path):
         wb.run(wb.open(digits), until="export")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm_engines")
 def test_that_runs_without_quality_are_not_compared(digits, monkeypatch, tmp_path):
     monkeypatch.setenv("QUANTIZATION_WORKBENCH_CACHE", str(tmp_path / "empty"))

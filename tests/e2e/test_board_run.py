@@ -11,6 +11,7 @@ from workbench.npu.program import load
 pytestmark = pytest.mark.engine
 
 
+@pytest.mark.slow
 def test_that_outputs_and_cycles_of_a_board_are_compared_and_kept(workbench, tmp_path):
     path = workbench.project("small", "--option", "integer_io=on")
     assert workbench("run", path, "--trust", "--out", "dist").code == 0

@@ -51,6 +51,7 @@ def go_on(lane, until):
     assert [e.stage for e in lane.kinds(StageFinished)] == list(STAGE_IDS[: STAGE_IDS.index(until) + 1])
 
 
+@pytest.mark.slow
 def test_that_killing_an_engine_loses_nothing_that_was_finished(lane):
     kill(lane, "lower", "lower")
     go_on(lane, "lower")
@@ -70,6 +71,7 @@ def test_that_a_crash_of_native_code_does_not_advise_to_run_again(lane):
     assert "Run again" not in problem.hint
 
 
+@pytest.mark.slow
 def test_that_a_cancelled_stage_ends_the_engine_and_is_computed_by_the_next_run(lane):
     end = lane.run("package", at("lower", lambda engine: engine.cancel("e2e")))
     assert end.expected
@@ -117,6 +119,7 @@ def test_that_a_damaged_result_is_noticed_and_computed_again(lane):
     }
 
 
+@pytest.mark.slow
 def test_that_two_engines_on_one_project_do_not_disturb_each_other(lane):
     outcomes = []
 
@@ -134,6 +137,7 @@ def test_that_two_engines_on_one_project_do_not_disturb_each_other(lane):
     assert outcomes == ["done", "done"]
 
 
+@pytest.mark.slow
 def test_that_a_command_nobody_understands_is_logged_and_survived(lane):
     def disturb(engine, event):
         if isinstance(event, StageStarted) and event.stage == "export":
@@ -144,6 +148,7 @@ def test_that_a_command_nobody_understands_is_logged_and_survived(lane):
     assert any("not understood" in e.text for e in lane.kinds(LogLine))
 
 
+@pytest.mark.slow
 def test_that_what_the_tools_print_reaches_the_log_and_not_the_wire(lane):
     lane.run("lower")
     assert any("Network summary" in line for line in lane.log)

@@ -61,6 +61,7 @@ def sizes_of(lane):
     }
 
 
+@pytest.mark.slow
 def test_that_a_full_disk_fails_a_stage_in_one_sentence_and_the_next_run_heals(lane):
     assert [survives(lane, size) for size in (100, 6_000)] == ["import_model", "export"]
     lane.run("convert")

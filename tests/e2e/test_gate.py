@@ -102,6 +102,7 @@ def test_that_a_condition_that_cannot_be_read_is_a_usage_error(digits):
     assert workbench("run", path, "--trust", "--fail-if", "speed>2").code == 2
 
 
+@pytest.mark.slow
 def test_that_a_wrong_instruction_is_found_with_its_line_and_command(workbench):
     """Vela 5.1.0 reads an operand of ``amin`` with a wrong shape on the U55."""
     path = workbench.project("least", "--option", "minima_from_maxima=false")

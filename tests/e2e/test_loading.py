@@ -59,6 +59,7 @@ def project(folder, output, imports="", data="net_data.py:samples"):
     return api.new("net_model.py:net", "ethos-u85-256", folder=folder, config="a8w8", calibration=calibration)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "output", [pytest.param(o, marks=[pytest.mark.slow] * (o != "dataclass")) for o in OUTPUTS]
 )
@@ -69,11 +70,13 @@ def test_that_a_learned_token_converts_and_outputs_of_any_type_load_in_a_fresh_e
     assert result.evaluated.sqnr_db > 20
 
 
+@pytest.mark.slow
 def test_that_data_may_come_from_a_file_that_the_model_imports(tmp_path):
     opened = project(tmp_path, "tensor", imports="import net_data")
     api.run(opened, "calibrate", trust=True).raise_for_errors()
 
 
+@pytest.mark.slow
 def test_that_a_file_named_as_an_installed_module_is_refused(tmp_path):
     (tmp_path / "json.py").write_text(DATA)
     opened = project(tmp_path, "tensor", data="json.py:samples")

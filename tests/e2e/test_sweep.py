@@ -39,6 +39,7 @@ def test_that_every_point_is_there_with_figures_or_a_reason(swept):
         assert ("cycles_total" in point) == fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.slow), -1])
 def test_that_a_point_equals_lowering_for_that_device(swept, tmp_path, number):
     workbench, path, points = swept

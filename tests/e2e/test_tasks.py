@@ -161,6 +161,7 @@ def allow_and_run(person):
     person.wait(lambda: not person.workbench.runner.running)
 
 
+@pytest.mark.slow
 def test_that_an_own_model_becomes_a_program_with_six_clicks(person, own_model, tmp_path):
     workbench, window = person.workbench, person.workbench.window
     new = next(b for b in window.welcome.findChildren(QPushButton) if b.text().startswith("New pr"))

@@ -5,6 +5,7 @@ import pytest
 pytestmark = pytest.mark.engine
 
 
+@pytest.mark.slow
 def test_that_the_trained_detector_keeps_its_precision(workbench):
     path = workbench("samples", "detector").out.strip()
     done = workbench("run", path, "--until", "package", "--trust", "--json")

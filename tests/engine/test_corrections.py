@@ -121,6 +121,7 @@ def test_that_a_folded_factor_leaves_the_float_program_alone(engine):
     assert ranges[0] == ranges[1]
 
 
+@pytest.mark.slow
 def test_that_a_padding_in_float_is_written_with_an_operator_that_the_cpu_has(engine):
     made = edits.assign(network("padded"), "module_name", "pad", "float")
     assert engine.verified(made).max_lsb == 0
@@ -172,6 +173,7 @@ def test_that_quantizing_fails_without_a_correction_with_its_switch_as_the_place
     assert engine.failure.where.id == "target.options.zeros_for_transposed"
 
 
+@pytest.mark.slow
 def test_that_a_value_that_is_left_out_of_a_delegate_says_why_it_is_on_the_cpu(engine):
     nodes = engine.lowered(network(f"{BESIDE}:corrected_in_16_bits", "a16w8")).cpu_nodes
     moved = [node for node in nodes if "permute" in node.op or "view" in node.op]
@@ -376,6 +378,7 @@ COMPILED_WRONGLY = [
 ]
 
 
+@pytest.mark.slow
 def test_that_operators_on_images_are_right_with_their_corrections(engine):
     made = network(f"{BESIDE}:corrected_images")
     assert_right(engine, made)
@@ -532,6 +535,7 @@ def test_that_interpolations_run_on_the_npu(engine):
     assert decibel(engine, "interpolations") > 28
 
 
+@pytest.mark.slow
 def test_that_products_with_vectors_run_on_the_npu(engine):
     made = network("products_with_vectors")
     assert engine.verified(made).max_lsb <= 2

@@ -36,6 +36,7 @@ SLOW = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "config", "device", "correction", "part"),
     [*CASES, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],

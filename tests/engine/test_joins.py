@@ -55,6 +55,7 @@ def test_that_a_small_operand_is_found_with_the_ranges_and_the_loss_that_torch_c
     assert loss.decibels == 0.0
 
 
+@pytest.mark.slow
 def test_that_sums_are_found_and_joins_of_like_size_or_of_outputs_are_not(engine):
     loss, *_ = joins_of(engine, project("joining_networks.py:unlike_sum", **ALL))
     assert (loss.node.id, loss.operand.module, loss.is_sum) == ("add", "small", True)

@@ -53,6 +53,7 @@ def test_that_a_pass_fails_on_a_network_without_its_correction(engine, name, cor
     assert engine.failure.where.id == f"target.options.{correction}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "correction"), FAILING)
 def test_that_a_network_that_a_pass_fails_on_goes_through(engine, name, correction):
     assert engine.verified(network(name)).max_lsb <= 1

@@ -8,6 +8,7 @@ __all__ = ["engine"]
 pytestmark = pytest.mark.engine
 
 
+@pytest.mark.slow
 def test_that_a_mask_may_be_padded_behind_what_it_masks(engine):
     name = "unseen_networks.py:padded_keys"
     for config in ("a8w8", "a16w8"):

@@ -59,6 +59,7 @@ def test_that_a_picture_of_too_many_pixels_is_refused(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
 
 
+@pytest.mark.slow
 @for_each(("form", "mode", "side"), (("WEBP", "L", 5600), ("JPEG", "CMYK", 6400)))
 def test_that_a_picture_whose_decoder_takes_more_memory_has_fewer_pixels(form, mode, side, tmp_path):
     (tmp_path / "pictures").mkdir()

@@ -222,6 +222,7 @@ def test_that_a_model_with_random_weights_has_the_same_when_it_is_loaded_again(e
         other.close()
 
 
+@pytest.mark.slow
 def test_that_weights_that_are_others_each_time_are_refused_by_name(engine):
     fewer = []
     for name, seed in (("entropy", ""), ("seeded", "0")):

@@ -26,6 +26,7 @@ def packed(engine, **options):
     return made, manifest, (folder / "small.md").read_text()
 
 
+@pytest.mark.slow
 def test_that_integers_are_handed_on_with_scale_and_zero_point_and_as_test_cases(engine):
     from executorch.devtools.bundled_program.serialize import deserialize_from_flatbuffer_to_bundled_program
 
@@ -77,6 +78,7 @@ def test_that_an_input_that_is_read_as_it_comes_too_stays_as_it_is():
     assert not is_quantized(given)
 
 
+@pytest.mark.slow
 def test_that_real_numbers_need_no_scale(engine):
     _, manifest, note = packed(engine)
     assert "scale" not in manifest["inputs"][0]

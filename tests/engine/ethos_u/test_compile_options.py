@@ -63,6 +63,7 @@ def test_that_transformations_of_masks_change_nothing_where_a_correction_has_rew
         assert lowered("masked", **stock, **options)[1] != usual, options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["small", pytest.param("masked", marks=pytest.mark.slow)])
 def test_that_an_option_of_vela_leaves_the_tosa_program_alone(lowered, model):
     _, usual, program = lowered(model)
@@ -118,6 +119,7 @@ def net():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "config"),
     [("ethos-u55-128", "a8w8"), pytest.param("ethos-u85-256", "a16w8", marks=pytest.mark.slow)],
@@ -155,6 +157,7 @@ def net():
 """
 
 
+@pytest.mark.slow
 def test_that_a_layer_whose_relu_is_written_in_forward_is_in_its_own_module(engine):
     (engine.folder / "clamped.py").write_text(CLAMPED)
     made = project("clamped.py:net")

@@ -109,6 +109,7 @@ def test_that_temporary_values_of_another_width_do_not_count_as_a_tensor():
     assert CompiledTensor((written(result), written(sums))).values_as(like) is None
 
 
+@pytest.mark.slow
 def test_that_a_program_that_lost_a_delegate_with_its_checks_is_compared(engine):
     made = project("wide_networks.py:one_hot", target="ethos-u85-256", **CALIBRATED)
     told = engine.verified(made).compiled

@@ -46,6 +46,7 @@ def test_that_quantize_and_dequantize_come_from_the_library_that_is_wanted(engin
     assert "at the border" in border.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["cmsis_nn", pytest.param("cmsis_nn_dsp", marks=pytest.mark.slow)])
 def test_that_cmsis_nn_computes_what_the_npu_lacks(engine, kernels):
     result = lowered(engine, with_kernels("strided", kernels, integer_io=True))
@@ -144,6 +145,7 @@ WITHOUT_KERNEL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel", "value", "remedied"), WITHOUT_KERNEL)
 def test_that_an_operator_without_a_portable_kernel_is_warned_of_until_it_is_gone(
     engine, kernel, value, remedied
@@ -155,6 +157,7 @@ def test_that_an_operator_without_a_portable_kernel_is_warned_of_until_it_is_gon
     assert engine.lowered(project("with_kernel.py:net")).warnings == ()
 
 
+@pytest.mark.slow
 def test_that_places_of_64_bits_that_the_cpu_reads_are_not_made_on_the_npu(engine):
     value = "y.scatter_add(1, torch.zeros(1, 1, 6, 6, dtype=torch.long), y[:, 2:3] * 1.5)"
     (engine.folder / "scattered.py").write_text(ON_CPU.replace("{value}", value))

@@ -95,6 +95,7 @@ def named(cases, quick):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", named(REFUSED, ""))
 def test_that_what_is_refused_in_16_bits_is_foreseen_and_not_where_a_rule_helps(engine, case):
     assert foreseen(engine, case.project()) == [case.node]
@@ -197,6 +198,7 @@ def joined(engine):
     return corrected, without(corrected, "keep_relu_clamps")
 
 
+@pytest.mark.slow
 def test_that_a_program_without_a_correction_says_that_it_is_off(engine):
     _, plain = joined(engine)
     assert engine.run(plain, "lower", "evaluate") == "done", engine.failure

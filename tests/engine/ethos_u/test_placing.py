@@ -56,6 +56,7 @@ def test_that_a_program_of_which_nothing_may_run_on_the_npu_says_so(engine):
     assert len(lowered.warnings) == 2
 
 
+@pytest.mark.slow
 def test_that_a_kept_off_module_gives_the_same_numbers_with_less_on_the_npu(engine):
     plain = project("small", **CALIBRATED)
     made = edits.assign(plain, "module_name", "fc", "cpu")

@@ -41,6 +41,7 @@ def integer(model):
     return made.model_copy(update={"target": target, "verification": verification})
 
 
+@pytest.mark.slow
 def test_that_a_simulated_program_is_compared_with_what_was_promised(engine, machine, monkeypatch):
     made = integer("small")
     assert engine.run(made, "lower", "evaluate") == "done"
@@ -103,6 +104,7 @@ def test_that_the_functional_simulator_runs_beside_the_fvp(engine, machine, monk
         assert found.exact == found.elements == result.against_reference.elements > 0
 
 
+@pytest.mark.slow
 def test_that_a_machine_without_a_fitting_runner_simulates_functionally(engine, machine):
     made = project("small", target="ethos-u85-256", **CALIBRATED)
     assert engine.run(made, "run", "evaluate") == "done", engine.events

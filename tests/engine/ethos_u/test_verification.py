@@ -57,6 +57,7 @@ def test_that_every_sample_is_computed_and_executed(engine):
 
 
 # The NPU rounds averages otherwise than torch: the quantized model is computed again.
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "again"), [("small", []), ("averaged", ["verify"])])
 def test_that_verify_gives_the_same_with_what_evaluate_computed(engine, monkeypatch, name, again):
     with monkeypatch.context() as patched:

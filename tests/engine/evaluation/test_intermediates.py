@@ -90,6 +90,7 @@ def test_that_a_table_at_the_end_of_a_decomposed_operator_is_compared_with_itsel
     assert set(compared.values()) == {0}
 
 
+@pytest.mark.slow
 def test_that_parts_and_changes_of_layout_are_compared_with_themselves_or_left_out(engine):
     made = project("wide_networks.py:laid_out")
     assert engine.run(made, "verify", "evaluate") == "done", engine.failure

@@ -42,6 +42,7 @@ def overlap(first, second):
     return float(shared(one, other)[0, 0])
 
 
+@pytest.mark.slow
 def test_that_overlaps_of_drawn_boxes_are_those_that_are_counted():
     draw = np.random.default_rng(5)
     for _ in range(40):

@@ -161,6 +161,7 @@ def test_that_a_metric_gets_all_outputs_and_labels_of_any_kind(engine):
     assert found.top1_float is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", [(), (0,)])
 def test_that_a_metric_gets_the_dictionary_that_the_model_returns(engine, split):
     metric = Evaluation(metric="joining_networks.py:unlabelled_dictionary")

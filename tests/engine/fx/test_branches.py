@@ -29,6 +29,7 @@ def branching(target="ethos-u85-256", **fields):
     return project("branching", target=target, **{**ALL_SAMPLES, **fields})
 
 
+@pytest.mark.slow
 def test_that_a_rule_for_a_module_reaches_into_a_branch_and_no_other(engine):
     made = edits.assign(branching(), "module_name", "b", "a16w8")
     assert engine.run(made, "convert") == "done"
@@ -44,6 +45,7 @@ def test_that_a_rule_for_a_module_reaches_into_a_branch_and_no_other(engine):
     assert ranges["cond/true/relu"].dtype == "int8"
 
 
+@pytest.mark.slow
 def test_that_the_next_rules_find_branches_as_they_were_exported(engine):
     assert engine.run(branching(), "convert") == "done"
     made = edits.assign(branching(), "module_name", "a", "float")
@@ -68,6 +70,7 @@ def test_that_16_bits_with_weights_in_a_branch_are_refused_and_8_bits_help(engin
     follow(engine, "branch-int16-weights", wide, edits.assign(wide, "module_name", "b", "a8w8"))
 
 
+@pytest.mark.slow
 def test_that_what_cannot_be_lowered_of_branches_is_refused_and_8_bits_help(engine):
     floating = edits.assign(branching(), "module_name", "b", "float")
     follow(engine, "branch-float-weights", floating, edits.assign(floating, "module_name", "b", "a8w8"))
@@ -88,6 +91,7 @@ def test_that_branches_of_an_archive_that_names_no_modules_are_told(engine):
     assert "rules for modules or types do not apply there" in first
 
 
+@pytest.mark.slow
 def test_that_a_branch_without_a_sample_stops_quantizing_with_its_name(engine):
     (engine.folder / "positive.py").write_text(
         "import torch\n\n\ndef ones():\n    yield torch.ones(1, 3, 8, 8)\n"

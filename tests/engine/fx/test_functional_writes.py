@@ -46,6 +46,7 @@ SOME = (
 )
 
 
+@pytest.mark.slow
 @for_each("write", SOME)
 def test_that_what_is_written_is_computed(write):
     assert_computed(write)
@@ -385,6 +386,7 @@ def transposes(program):
     return len(list(program.graph.find_nodes(op="call_function", target=torch.ops.aten.transpose.int)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("axes", "left"), [((1, 2), 0), ((-3, -2), 0), ((2, 1), 0), ((1, 3), 2)])
 def test_that_a_cache_is_written_beside_its_floats_without_transposes_that_undo_each_other(axes, left):
     size = (1, 1, 2, 3) if left == 0 else (1, 2, 3, 1)

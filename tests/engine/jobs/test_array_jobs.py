@@ -10,6 +10,7 @@ from workbench.cli import main
 pytestmark = pytest.mark.engine
 
 
+@pytest.mark.slow
 def test_that_a_process_computes_what_it_can_and_reports_the_rest(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")
     np.save(tmp_path / "x.npy", np.array([0.2, 0.3, -9.0], np.float32))

@@ -107,6 +107,7 @@ def test_that_a_program_takes_one_by_one_the_tensors_that_a_model_takes_in_conta
     torch.testing.assert_close(value, expected)
 
 
+@pytest.mark.slow
 @for_each("network", NAMES)
 def test_that_a_strict_export_takes_them_too(engine, network):
     made, _ = of(engine, network)
@@ -122,6 +123,7 @@ def test_that_a_fixed_number_is_named(engine):
     assert "2 = 3" in warning
 
 
+@pytest.mark.slow
 @for_each(
     ("network", "samples", "large"),
     [
@@ -148,6 +150,7 @@ def test_that_a_state_is_not_taken_for_a_label():
     assert sample_at((x, hidden), places) is None
 
 
+@pytest.mark.slow
 def test_that_an_exported_program_with_inputs_by_name_takes_its_tensors_one_by_one(engine):
     made, code = of(engine, "by_name", "labelled_samples")
     model, named = code["by_name"]()

@@ -87,6 +87,7 @@ def quantized():
     return torch.export.export(convert_pt2e(prepared), inputs)
 
 
+@pytest.mark.slow
 def test_that_a_program_with_ranges_of_its_own_is_not_quantized_again(engine):
     torch.export.save(quantized(), str(engine.folder / "quantized.pt2"))
     made = edits.set_model(project("small"), ModelSource(spec="quantized.pt2"))
@@ -153,6 +154,7 @@ def inference_mode():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["caught", "own_input", "own_weight", "inference_mode"])
 def test_that_an_error_that_is_caught_and_classes_of_tensors_lead_to_a_program(engine, name):
     (engine.folder / "ordinary.py").write_text(ORDINARY)
@@ -176,6 +178,7 @@ def net():
 """
 
 
+@pytest.mark.slow
 def test_that_what_a_mode_surrounds_runs_on_the_npu(engine):
     (engine.folder / "modes.py").write_text(MODES)
     names = {}

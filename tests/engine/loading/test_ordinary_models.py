@@ -76,6 +76,7 @@ def test_that_constants_keep_the_type_that_the_model_computes_them_in():
     assert torch.equal(value, (torch.arange(3, dtype=torch.half) / 3).float())
 
 
+@pytest.mark.slow
 def test_that_weights_of_double_precision_become_float32(engine):
     text = TYPES.replace("return Half().eval()", "return Half().double().eval()")
     text = (
@@ -111,6 +112,7 @@ def net():
 """
 
 
+@pytest.mark.slow
 def test_that_parts_with_names_that_programs_have_lead_to_a_program(engine):
     made, names = written(engine, NAMES)
     assert engine.verified(made).max_lsb <= 1
@@ -157,6 +159,7 @@ def net():
 """
 
 
+@pytest.mark.slow
 def test_that_tensors_in_dataclasses_are_outputs_in_order(engine):
     made, names = written(engine, OUTPUTS)
     assert engine.verified(made).max_lsb <= 1
@@ -193,6 +196,7 @@ def net():
 """
 
 
+@pytest.mark.slow
 def test_that_tensors_in_objects_are_outputs_and_parts_may_be_named_as_words_of_python(engine):
     made, names = written(engine, OBJECTS)
     assert engine.verified(made).max_lsb <= 1

@@ -46,6 +46,7 @@ def project(model):
     return edits.assign(made, "global", "", "int8-dyn")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["kept", pytest.param("carried", marks=pytest.mark.slow)])
 def test_that_a_decoder_with_caches_is_exported_and_computes_the_model_step_by_step(lane, model):
     made = project(model)

@@ -39,6 +39,7 @@ def per_tensor(made, module):
     return edits.assign(made, "module_name", module, "a8w8-per-tensor")
 
 
+@pytest.mark.slow
 def test_that_a_change_of_weights_only_reads_no_sample_and_equals_a_fresh_run(engine, fresh):
     base = project("small", **ALL_SAMPLES)
     edited = edits.assign(base, "global", "", "a8w8-per-tensor")

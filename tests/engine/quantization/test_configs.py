@@ -231,6 +231,7 @@ def test_that_a_retargeted_program_equals_one_lowered_from_the_start(engine, tmp
     assert slow.cpu_nodes == fast.cpu_nodes
 
 
+@pytest.mark.slow
 def test_that_two_delegates_around_a_cpu_operator_verify(engine):
     made = without(project("functional6"), "plain_operators")
     assert engine.run(made, "verify", "evaluate") == "done"
@@ -244,6 +245,7 @@ def test_that_two_delegates_around_a_cpu_operator_verify(engine):
     assert "no pattern" in unpatterned[0].reason
 
 
+@pytest.mark.slow
 def test_that_two_inputs_and_two_outputs_go_through(engine):
     made = project("two_inputs")
     assert engine.run(made, "package") == "done"
@@ -274,6 +276,7 @@ def test_that_both_branches_of_a_condition_are_quantized(engine):
     assert engine.result(made, "verify").max_lsb <= 1
 
 
+@pytest.mark.slow
 def test_that_a_condition_on_u55_is_refused_in_a_sentence(engine):
     made = project("branching", **ALL_SAMPLES)
     assert engine.run(made, "lower") == "failed"
@@ -281,6 +284,7 @@ def test_that_a_condition_on_u55_is_refused_in_a_sentence(engine):
     assert engine.result(made, "evaluate").sqnr_db > 20
 
 
+@pytest.mark.slow
 def test_that_data_that_changes_is_warned_of_and_never_compared_with_older_results(engine):
     calibration = DataSource(spec="networks.py:unseeded_samples")
     unseeded = project("small", calibration=calibration)
@@ -293,6 +297,7 @@ def test_that_data_that_changes_is_warned_of_and_never_compared_with_older_resul
     assert engine.result(project("small", **ALL_SAMPLES), "calibrate").warnings == ()
 
 
+@pytest.mark.slow
 def test_that_a_failing_pass_names_the_module_and_float_helps(engine, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("Such a cell is not supported.")

@@ -38,6 +38,7 @@ def test_that_a_fixed_range_makes_the_grid_without_calibrating_again(engine):
     assert engine.computed == []
 
 
+@pytest.mark.slow
 def test_that_the_grid_of_a_bias_follows_the_fixed_range_of_its_input(engine):
     made = edits.fix_range(project("functional6"), "x", -8.0, 8.0)
     assert engine.run(made, "verify", "evaluate") == "done", engine.failure
@@ -51,6 +52,7 @@ def test_that_the_range_of_a_tensor_that_is_gone_is_a_warning(engine):
     assert "fixed range of gone has no effect" in warning
 
 
+@pytest.mark.slow
 def test_that_ranges_inside_branches_and_loops_are_told_apart_and_fixed(engine):
     made = project("branching", target="ethos-u85-256", **CALIBRATED)
     assert engine.run(made, "convert") == "done"

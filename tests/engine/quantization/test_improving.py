@@ -56,6 +56,7 @@ def test_that_smoothed_linears_compute_the_same_in_float():
     assert module.norm.weight.max() < 10.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "config", "improver"),
     [
@@ -110,6 +111,7 @@ def test_that_a_project_with_improvers_has_no_script(tmp_path):
         script(OpenProject(made, tmp_path), tmp_path / "x.py")
 
 
+@pytest.mark.slow
 def test_that_a_model_with_branches_refuses_improvers(engine):
     made = improved(project("branching", target="ethos-u85-256", **ALL_SAMPLES), "bias")
     follow(engine, "improvers-branches-not-supported", made, edits.set_improver(made, "bias", on=False))

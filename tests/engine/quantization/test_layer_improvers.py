@@ -102,6 +102,7 @@ def improved_weights(engine, made):
     return load_file(engine.path(made, "prepare") / IMPROVED_WEIGHTS)
 
 
+@pytest.mark.slow
 def test_that_scales_are_left_out_of_a_layer_without_a_gain_on_samples_held_back(engine):
     data = DataSource(spec="improved_networks.py:moving_samples")
     made = improved(
@@ -113,6 +114,7 @@ def test_that_scales_are_left_out_of_a_layer_without_a_gain_on_samples_held_back
     assert {*improved_weights(engine, made)} == {"steady.weight", "steady_norm.weight"}
 
 
+@pytest.mark.slow
 def test_that_a_transform_that_lowers_the_quality_on_held_out_samples_is_left_out(engine):
     # Evaluation has data of its own: none of the calibration samples is taken for it.
     data = DataSource(spec="improved_networks.py:surprising_samples")

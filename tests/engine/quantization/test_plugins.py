@@ -60,6 +60,7 @@ def test_that_a_config_of_a_plugin_runs_on_the_npu(plugged):
     assert plugged.result(FOUND, "verify").max_lsb <= 1
 
 
+@pytest.mark.slow
 def test_that_a_torchao_quantizer_decides_its_nodes_and_they_run_on_the_npu(plugged):
     made = edits.assign(project("small", **CALIBRATED), "quantizer", "", "example.py:SymmetricLinears")
     assert plugged.run(made, "verify", "evaluate") == "done", plugged.failure

@@ -36,6 +36,7 @@ def of_side(engine, side):
     return project(f"side{side}.py:net")
 
 
+@pytest.mark.slow
 def test_that_tensors_beyond_the_memory_are_refused_with_the_largest_and_a_way_out(engine, room):
     room(2_000_000)
 

@@ -48,6 +48,7 @@ def test_that_a_program_that_is_in_use_keeps_its_source():
     assert "return" in inspect.getsource(program.forward)
 
 
+@pytest.mark.slow
 def test_that_growth_is_told_once_older_live_objects_are_dropped():
     store = LiveObjectCache()
     for number in range(20):

@@ -34,6 +34,7 @@ def blamed(engine):
     return run
 
 
+@pytest.mark.slow
 def test_that_the_module_vela_refuses_is_found_and_keeping_it_off_helps(engine, blamed):
     made = without(project("softmax", "a16w8"), "rounded_convolutions")
     assert engine.run(made, "lower", "evaluate") == "failed"

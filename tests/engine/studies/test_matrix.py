@@ -67,6 +67,7 @@ def matrix(engine, made, **options):
     return {(cell.target, cell.config): cell for cell in found.cells}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "targets", "configs"),
     [

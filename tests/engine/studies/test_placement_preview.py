@@ -44,6 +44,7 @@ def assert_lowered_as_previewed(engine, made, device):
     assert device.cpu == real.cpu_nodes
 
 
+@pytest.mark.slow
 def test_that_products_of_sixteen_bit_are_previewed_on_the_cpu_of_u55_and_not_of_u85(engine):
     made = project("attending", "a16w8")
     found = preview(engine, made)
@@ -54,6 +55,7 @@ def test_that_products_of_sixteen_bit_are_previewed_on_the_cpu_of_u55_and_not_of
     assert not any("mm" in node.op for node in found["Ethos-U85"].cpu)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "config", "kinds"),
     [

@@ -100,6 +100,7 @@ def vela_total(file, folder):
     return int(float(row["cycles_total"]))
 
 
+@pytest.mark.slow
 def test_that_layers_are_matched_and_causes_add_up_to_the_difference(engine, tmp_path):
     content = twin_tflite()
     file = written(tmp_path, content)
@@ -132,6 +133,7 @@ def test_that_an_operation_that_one_side_has_is_the_cause_of_its_cycles(engine, 
     assert causes[1]["rescale"] == causes[0].get("rescale", 0) - cost
 
 
+@pytest.mark.slow
 def test_that_a_file_that_vela_compiled_is_compared_by_limits(engine, tmp_path):
     content = twin_tflite()
     _, made = compiled(content, DEVICE, tmp_path, "net")

@@ -53,6 +53,7 @@ def test_that_firmware_that_has_all_and_firmware_that_lacks_something_are_told_a
     assert "ET_ARM_BAREMETAL_SCRATCH_TEMP_ALLOCATOR_POOL_SIZE=" in dialog.answer.toPlainText()
 
 
+@pytest.mark.slow
 @for_each(
     ("contents", "pools", "words"),
     [(b"no firmware", "", "app.elf"), (WHOLE, "method=nothing", "nothing"), (WHOLE, "heap=a", "heap")],

@@ -29,6 +29,7 @@ def summary_elsewhere(path):
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.npz", "a.npy"])
 def test_that_a_pipe_and_a_file_of_the_system_are_told_and_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
@@ -38,6 +39,7 @@ def test_that_a_pipe_and_a_file_of_the_system_are_told_and_not_waited_for(tmp_pa
     assert "cannot be read" in summary_elsewhere(tmp_path / name)
 
 
+@pytest.mark.slow
 def test_that_arrays_of_gigabytes_are_described_by_their_headers(tmp_path):
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(

@@ -165,6 +165,7 @@ def problems_of_the_project_and_of_the_settings_lead_to_their_field(_, opened, q
     dialog.reject()
 
 
+@pytest.mark.slow
 @for_each(
     "promise",
     [

@@ -187,6 +187,7 @@ def a_method_is_taken_once_it_is_known(conv, opened, qtbot):
     assert opened.window.reveal("rules").ranges.text() == "1 range method: see Ranges"
 
 
+@pytest.mark.slow
 @for_each(
     "promise",
     [

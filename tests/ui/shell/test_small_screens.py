@@ -191,6 +191,7 @@ def looked_at(opened):
     opened.document.undo_stack.undo()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("looked_at")
 @for_each(
     "promise",

@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from PySide6.QtCore import Qt
 
 from tests.workbench.project.builders import make_project
@@ -31,6 +32,7 @@ def press(qtbot, button):
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
+@pytest.mark.slow
 def test_that_a_toolchain_is_added_chosen_and_removed(qtbot):
     dialog = opened_dialog(qtbot)
     assert names(dialog) == [""]

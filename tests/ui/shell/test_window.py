@@ -286,6 +286,7 @@ def test_that_a_dropped_file_is_asked_about_or_refused_in_one_sentence(opened, n
 QUICK = ("failed", "finished")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [QUICK, *(pytest.param((p.stem,), id=p.stem, marks=SLOW) for p in SESSIONS if p.stem not in QUICK)],

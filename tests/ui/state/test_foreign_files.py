@@ -49,6 +49,7 @@ def sparse(path):
     os.truncate(path, 1 << 40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [pipe, device, link, sparse, os.mkdir])
 def test_that_what_is_no_lock_of_a_window_is_refused_and_left(project_file, tmp_path, make):
     lock = project_file.parent / f".{project_file.name}.lock"
@@ -60,6 +61,7 @@ def test_that_what_is_no_lock_of_a_window_is_refused_and_left(project_file, tmp_
     assert opened(project_file, tmp_path) == ["opened"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [pipe, device, link, sparse, os.mkdir])
 def test_that_what_is_no_autosave_of_a_window_holds_nothing_up(project_file, tmp_path, make):
     make(project_file.parent / f".{project_file.name}.autosave")

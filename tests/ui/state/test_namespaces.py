@@ -64,6 +64,7 @@ def running(*command):
             process.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_that_a_window_in_another_container_keeps_its_project_until_it_ends(tmp_path, project_file, name):
     def window(then):

@@ -74,6 +74,7 @@ def test_that_a_verb_in_a_folder_that_was_deleted_says_so(tmp_path):
     assert b"Traceback" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
 def test_that_a_verb_runs_with_closed_streams(tmp_path, closed):
     shell = " ".join(f"{n}{'<' if n == 0 else '>'}&-" for n in closed)

@@ -33,6 +33,7 @@ def placements(folder):
                     yield f"{name} {npu.devices[0]} {title}", candidate, rows[title]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which(COMPILER), reason="needs the Arm GNU toolchain")
 def test_that_linker_lines_put_program_and_pools_where_the_placement_says(tmp_path):
     tried = []

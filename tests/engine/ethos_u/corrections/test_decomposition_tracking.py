@@ -76,6 +76,7 @@ QUICK = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "match", "wide"),
     [pytest.param(*rule, marks=[pytest.mark.slow] * (rule[1] not in QUICK)) for rule in RULES],

@@ -103,6 +103,7 @@ def is_kept(seed):
     return all(a.shape == b.shape and torch.allclose(a, b, atol=1e-5) for a, b in pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, pytest.param(1000, marks=pytest.mark.slow)])
 def test_that_moved_layouts_change_no_value(first):
     count = 40 if first == 0 else 2000

@@ -16,6 +16,7 @@ def grids(engine, made):
     return activations, [row.channels for row in rows if row.kind == "weight"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "modules"),
     [

@@ -84,6 +84,7 @@ def written(name, dtype=torch.int16):
     return float((module(x) - model(x)).detach().abs().max()), operators
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*NAMES, *window_networks.CHANGES])
 def test_that_windows_and_spectra_keep_their_values(name):
     error, operators = written(name)

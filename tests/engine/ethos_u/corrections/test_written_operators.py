@@ -201,6 +201,7 @@ def test_that_places_in_several_dimensions_are_one_list_of_places(name):
     assert "index_add" in names if "added" in name else "remainder" in names
 
 
+@pytest.mark.slow
 @for_each("name", WRITTEN)
 def test_that_an_operator_is_written_with_others_and_keeps_its_values(name):
     error, names = written(WRITTEN[name], is_small=False)

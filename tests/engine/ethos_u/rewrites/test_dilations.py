@@ -15,6 +15,7 @@ pytestmark = pytest.mark.engine
 ATEN = torch.ops.aten
 
 
+@pytest.mark.slow
 def test_that_a_dilated_convolution_is_one_over_rows():
     chosen = random.Random(1)
     torch.manual_seed(1)

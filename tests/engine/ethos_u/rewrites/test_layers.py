@@ -144,6 +144,7 @@ def test_that_a_convolution_before_a_pixel_shuffle_is_one_for_each_row(factor, f
     assert ATEN.pixel_shuffle.default not in operators(module)
 
 
+@pytest.mark.slow
 def test_that_transposed_convolutions_of_any_shape_stay_the_same_function_as_convolutions():
     chosen, count = random.Random(4), 0
     torch.manual_seed(4)

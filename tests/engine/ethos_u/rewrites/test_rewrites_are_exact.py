@@ -86,6 +86,7 @@ def test_that_convolutions_of_any_shape_stay_the_same_function():
     assert count > 12
 
 
+@pytest.mark.slow
 def test_that_networks_of_layers_pools_and_norms_stay_the_same_function():
     chosen, counts = random.Random(2), [0] * len(ALL)
     torch.manual_seed(2)

@@ -38,6 +38,7 @@ def test_that_a_layer_stays_on_the_devices_where_what_would_be_written_is_slower
     assert (row.places, row.as_written) == (("pixel_shuffle",), ())
 
 
+@pytest.mark.slow
 def test_that_patches_stay_where_their_layouts_cost_less_than_the_convolution(engine):
     shutil.copy(NETWORKS, engine.folder)
     made = project(f"{NETWORKS.name}:few_patches", "a16w8", U65)
@@ -56,6 +57,7 @@ def test_that_what_is_clearly_faster_is_not_compiled_first(engine, monkeypatch):
         assert rows(engine, made)[STRIDES].places
 
 
+@pytest.mark.slow
 def test_that_a_layer_is_compiled_once(engine, monkeypatch):
     shutil.copy(NETWORKS, engine.folder)
     compiled = []
@@ -67,6 +69,7 @@ def test_that_a_layer_is_compiled_once(engine, monkeypatch):
     assert len(compiled) == 2
 
 
+@pytest.mark.slow
 def test_that_a_layer_that_vela_refuses_as_it_is_written_is_rewritten(engine):
     shutil.copy(NETWORKS, engine.folder)
     made = project(f"{NETWORKS.name}:refused_depthwise", target=U65)
@@ -74,6 +77,7 @@ def test_that_a_layer_that_vela_refuses_as_it_is_written_is_rewritten(engine):
     assert (row.places, row.as_written) == (("conv2d_1",), ())
 
 
+@pytest.mark.slow
 def test_that_a_layer_is_tried_with_the_memory_of_the_project(engine, monkeypatch):
     shutil.copy(NETWORKS, engine.folder)
     asked = []
