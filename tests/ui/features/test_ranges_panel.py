@@ -175,7 +175,7 @@ def test_that_histograms_lie_in_their_columns_where_there_is_room(panel):
 
 @pytest.mark.slow
 def test_that_a_narrow_panel_fits_and_shows_the_selected_tensor_in_a_tab(panel, opened, qtbot):
-    opened.window.resize(1280, 720)
+    opened.window.resize(800, 720)
     qtbot.waitUntil(lambda: not panel.parts.is_split)
     assert panel.minimumSizeHint().width() <= panel.width()
     click(panel, qtbot, 0)
