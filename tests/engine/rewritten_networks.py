@@ -249,6 +249,24 @@ def _samples(make):
         yield (torch.randn(example.shape, generator=generator) * (0.4 + 0.05 * number),)
 
 
+class _Attention(nn.Module):
+    """A block whose queries, keys and values are one product, as vision transformers are written."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.packed, self.out = nn.LayerNorm(96), nn.Linear(96, 288), nn.Linear(96, 96)
+        self.head = nn.Linear(96, 10)
+
+    def forward(self, x):
+        q, k, v = self.packed(self.norm(x)).reshape(1, 64, 3, 4, 24).permute(2, 0, 3, 1, 4).unbind(0)
+        taken = (q * 24**-0.5 @ k.transpose(-2, -1)).softmax(-1) @ v
+        return self.head((x + self.out(taken.transpose(1, 2).reshape(1, 64, 96))).mean(1))
+
+
+def attention():
+    return _made(_Attention, 1, 64, 96)
+
+
 def audio_data():
     yield from _samples(audio)
 
@@ -271,6 +289,10 @@ def long_data():
 
 def decoder_data():
     yield from _samples(transposed)
+
+
+def token_data():
+    yield from _samples(attention)
 
 
 def causal_data():

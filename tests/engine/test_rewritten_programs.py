@@ -43,6 +43,8 @@ LIMITS = [
     ("causal", "causal_data", U55, 80_000),
     ("causal", "causal_data", U85, 50_000),
     ("depthwise_audio", "depthwise_data", U55, 110_000),
+    ("attention", "token_data", U55, 1_150_000),
+    ("attention", "token_data", U85, 110_000),
 ]
 
 

@@ -51,6 +51,7 @@ PATCHES = "patches_to_convolutions"
 TRANSPOSED, POOL_PADS, POOLS = "transposed_to_channels", "pads_into_pools", "pools_to_rows"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
 GROUPS, MEANS, DILATIONS = "groups_of_channels", "means_into_layers", "dilations_to_rows"
+PARTS = "parts_before_layouts"
 
 # In the order in which they are applied.
 REWRITES: tuple[Rewrite, ...] = (
@@ -128,6 +129,20 @@ REWRITES: tuple[Rewrite, ...] = (
         why_exact="Every product is one of the transposed convolution, or has the weight zero.",
         module="layers",
         function="write_transposed",
+    ),
+    Rewrite(
+        id=PARTS,
+        title="Take parts of channels before the layout is changed",
+        fault="Queries, keys and values of one product are channels beside each other. Where their axis "
+        "is moved to the front first, the whole tensor is moved in memory, row by row for U55, and each "
+        "part once more.",
+        network="q, k, v = Linear(96, 288)(x).reshape(1, 64, 3, 4, 24).permute(2, 0, 3, 1, 4).unbind(0)",
+        instead="The channels of each part are taken first, which the NPU reads where they are, and the "
+        "layout of each is changed once. Not where something else reads the moved tensor, or a part is "
+        "not of channels beside each other.",
+        why_exact="The elements are the same.",
+        module="parts",
+        function="take_parts_first",
     ),
     Rewrite(
         id=GROUPS,
