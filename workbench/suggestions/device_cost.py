@@ -10,6 +10,7 @@ from workbench.graph.labels import operator_name
 from workbench.suggestions.suggestion import ExpectedGain, Suggestion, Written, with_option
 from workbench.targets.ethos_u.rewrites import (
     DILATIONS,
+    FACTORS,
     GROUPS,
     KERNELS,
     LINEARS,
@@ -115,6 +116,7 @@ _CHANGED_OPERATORS: dict[str, frozenset[str]] = {
     NORMS_FORWARD: (_NORMS := frozenset(("batch_norm", "layer_norm", "group_norm", "instance_norm"))),
     NORMS_AS_ONE: _NORMS,
     PARTS: frozenset(("permute", "transpose")),
+    FACTORS: frozenset(("scaled_dot_product_attention", "mul", "div")),
     GROUPS: frozenset(("group_norm", "instance_norm")),
     MEANS: frozenset(("layer_norm",)),
     DILATIONS: frozenset(("conv1d",)),

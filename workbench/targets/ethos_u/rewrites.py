@@ -51,7 +51,7 @@ PATCHES = "patches_to_convolutions"
 TRANSPOSED, POOL_PADS, POOLS = "transposed_to_channels", "pads_into_pools", "pools_to_rows"
 NORMS_FORWARD, NORMS_AS_ONE = "norms_into_next_layer", "norms_as_one_operation"
 GROUPS, MEANS, DILATIONS = "groups_of_channels", "means_into_layers", "dilations_to_rows"
-PARTS = "parts_before_layouts"
+PARTS, FACTORS = "parts_before_layouts", "factors_into_layers"
 
 # In the order in which they are applied.
 REWRITES: tuple[Rewrite, ...] = (
@@ -143,6 +143,21 @@ REWRITES: tuple[Rewrite, ...] = (
         why_exact="The elements are the same.",
         module="parts",
         function="take_parts_first",
+    ),
+    Rewrite(
+        id=FACTORS,
+        title="Take constant factors into layers",
+        fault="ExecuTorch multiplies queries and keys of an attention by the root of its factor, each an "
+        "operation over the whole tensor with conversions of its own.",
+        network="scaled_dot_product_attention(q, k, v) with q, k, v = "
+        "(Linear(96, 96)(x).view(1, 64, 4, 24).transpose(1, 2) for three layers)",
+        instead="An attention without a mask has one factor, of the queries. A factor of what a layer "
+        "computes, also behind changes of layout, goes into its weights and its bias. Not where something "
+        "else reads what the layer computes.",
+        why_exact="(s q) k = s (q k), and s (W x + b) = (s W) x + s b. The weights of an output and their "
+        "grid have the same factor.",
+        module="factors",
+        function="take_factors",
     ),
     Rewrite(
         id=GROUPS,

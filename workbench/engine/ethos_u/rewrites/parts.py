@@ -18,7 +18,8 @@ from workbench.engine.ethos_u.corrections.graph_writer import Writer, finished
 from workbench.engine.ethos_u.rewrites.quantized_calls import ORDERS, quantized_calls, written_name
 
 _ATEN = torch.ops.aten
-_MOVED = {
+# Changes of layout, which leave every element what it is.
+MOVED = {
     *ORDERS,
     _ATEN.view.default,
     _ATEN.reshape.default,
@@ -55,10 +56,10 @@ class _Part(NamedTuple):
 def take_parts_first(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Take parts of tensors before their layout is changed, where all of them are channels."""
     done = list[str]()
-    for first in quantized_calls(module, quantizer, *_MOVED):
+    for first in quantized_calls(module, quantizer, *MOVED):
         source: Any = first.args[0]
         held = source.meta["val"]
-        if source.target in _MOVED or first.kwargs or held.dim() < 2 or held.numel() > _MOST_ELEMENTS:
+        if source.target in MOVED or first.kwargs or held.dim() < 2 or held.numel() > _MOST_ELEMENTS:
             continue
         leaves = _leaves(first, torch.arange(held.numel()).view(held.shape))
         parts = [_part(places, list(held.shape)) for _, places in leaves]
@@ -95,7 +96,7 @@ def _leaves(first: fx.Node, index: torch.Tensor) -> list[tuple[fx.Node, torch.Te
 
 def _follows(reader: fx.Node, node: fx.Node) -> bool:
     """Return whether a node moves or takes elements of a value, and depends on no other value."""
-    return reader.target in _MOVED | _SELECTED | _SPLIT and reader.all_input_nodes == [node]
+    return reader.target in MOVED | _SELECTED | _SPLIT and reader.all_input_nodes == [node]
 
 
 def _part(places: torch.Tensor, shape: list[int]) -> _Part | None:
