@@ -440,12 +440,14 @@ def test_that_downloads_that_are_no_weights_are_told_by_their_begin(tmp_path, co
 
 @pytest.mark.parametrize("name", ["head.weight", "body.1.running_var"])
 def test_that_nan_in_a_file_of_weights_is_refused_with_the_name_of_the_weight(tmp_path, name):
-    (tmp_path / "model.py").write_text(f"from {__name__} import net\n")
+    stem = f"diverged_{name.replace('.', '_')}"
+    (tmp_path / f"{stem}.py").write_text(f"from {__name__} import net\n")
     state = net().state_dict()
     state[name][0] = torch.nan
     torch.save(state, tmp_path / "w.pt")
-    source = ModelSource(spec="model.py:net", weights="w.pt", input_shapes=((1, 3, 8, 8),))
+    source = ModelSource(spec=f"{stem}.py:net", weights="w.pt", input_shapes=((1, 3, 8, 8),))
     with refused("weight-not-finite") as caught:
         load_model(source, tmp_path)
     info = caught.value.infos[0]
-    assert name in info.message and info.where.id == "model.weights"
+    assert name in info.message
+    assert info.where.id == "model.weights"

@@ -131,6 +131,8 @@ class ProjectSettingsDialog(QDialog):
         self._before: dict[str, str] = {}
         # The input shapes that follow from the calibration data.
         self._data_shapes: Shapes = ()
+        # The input shapes that were written for other data.
+        self._followed = ""
         # Settings that messages name; their rows are shown even where they have no use yet.
         self._named: set[str] = set()
         self._soon = QTimer(self, interval=250, singleShot=True)
@@ -244,6 +246,7 @@ class ProjectSettingsDialog(QDialog):
         if shapes and shapes != self._data_shapes:
             if self._data_shapes and _read(field) == _shapes_text(self._data_shapes):
                 _write(field, _shapes_text(shapes))
+                self._followed = _shapes_text(shapes)
             self._data_shapes = shapes
 
     def _remarks(self, summaries: Mapping[str, DataSummary]) -> Iterator[ErrorInfo]:
@@ -255,6 +258,8 @@ class ProjectSettingsDialog(QDialog):
             yield _remark("model.spec", f"{Path(file).name} has no {name}, but {listed(names)}.")
         data, evaluation = summaries["calibration.spec"], summaries["evaluation.data.spec"]
         shapes = texts["model.input_shapes"]
+        if shapes and shapes == self._followed != self._before["model.input_shapes"]:
+            yield _remark("model.input_shapes", f"Set to {shapes}, the shape of the calibration data.")
         is_resized = bool(texts["calibration.preprocess.size"])
         if shapes and not is_resized and (text := other_shapes(data, shapes)):
             yield _remark("model.input_shapes", text)
