@@ -77,6 +77,7 @@ def test_that_input_shapes_that_came_from_the_data_follow_other_data(ask, opened
     # A path that is not there yet, while it is typed, changes nothing.
     for text in ("righ", "right.npz"):
         dialog.set_text("calibration.spec", text)
+    assert "Set to 1x1x8x8, the shape of the calibration data." in dialog.problems.text()
     press_ok(dialog, qtbot)
     assert opened.document.project.model.input_shapes == ((1, 1, 8, 8),)
     # Shapes that were written by hand stay, and that the data has others is told.
