@@ -512,7 +512,7 @@ def _limit(value: float | None, unit: str) -> str:
 
 def _without_data(project: Project) -> str:
     """Return what is evaluated without evaluation data."""
-    held = "every 4th calibration sample, of at least 32"
+    held = "every 4th calibration sample, from 32 samples on"
     return held if project.evaluation.holds_out else "calibration data"
 
 

@@ -44,6 +44,7 @@ from ui.state.model_index import inside
 from ui.state.selection import Selected
 from workbench.analysis.silicon import RANDOM_WEIGHTS, time_of
 from workbench.ids import StageId
+from workbench.outcome_page import own_name
 from workbench.results import ExportedModel, ExportedProduct, LowerResult, ModuleCycles
 from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
 from workbench.targets.ethos_u.efficiency import by_module, efficiency_text
@@ -429,7 +430,8 @@ class CostPanel(ResultPanel):
         self._modules = self._by_module(index + 1)
         self.modules.set_rows(self._modules)
         cycles = np.asarray([m.cycles for m in self._modules], np.float64)
-        self.bars.render_bars(list(map(module_name, self._modules)), cycles)
+        names = list(map(module_name, self._modules))
+        self.bars.render_bars([own_name(name, names) for name in names], cycles)
         number = len(self._modules)
         self.bars_note.setText(f"{number} modules; scroll to see all" if number > 8 else "")
         self.render_selection(self.context.selection.value)
