@@ -50,7 +50,7 @@ NO_COST = "Compile to see accuracy over cycles."
 # Below it the table, which would hide cycles and memory, is above the plot.
 _WIDE_PX = 1200
 # The parts of the width, and the largest width of the rules, which leave the figures visible.
-_SIZES, _RULES_PX = (680, 360), 220
+_SIZES, _RULES_PX = (1080, 430), 220
 # The page of the comparison.
 _COMPARISON = 1
 NO_PAIR = "Select two or more runs to compare them."
