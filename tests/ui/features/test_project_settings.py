@@ -89,6 +89,16 @@ def test_that_input_shapes_that_came_from_the_data_follow_other_data(ask, opened
     assert opened.document.project.model.input_shapes == ((1, 1, 9, 9),)
 
 
+def test_that_a_toolchain_that_is_not_here_is_a_problem(ask, opened, qtbot):
+    dialog = ask()
+    dialog.set_text("toolchain", "nowhere")
+    assert "This machine has no toolchain" in dialog.problems.text()
+    press_ok(dialog, qtbot)
+    opened.checker.check()
+    model = opened.context.problems
+    assert any("nowhere" in model.index(row, 1).data() for row in range(model.rowCount()))
+
+
 def wrong_values_are_told_and_preprocessing_is_set_part_by_part(ask, opened, qtbot):
     # A wrong value is told with its setting and not taken.
     cases = [

@@ -35,7 +35,7 @@ from ui.features.project.setting_sections import SettingSections
 from ui.shared.file_dialogs import DATA, MODELS, WEIGHTS
 from ui.shared.forms import PathField, make_primary, resize_on_screen
 from ui.shared.labels import Label, literal
-from ui.shared.setting_names import PREPROCESS, SECTIONS, TOKENS, Rows, titles
+from ui.shared.setting_names import PREPROCESS, SECTIONS, TOKENS, Rows, in_window, titles
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.state.document import Document
 from ui.state.relocate import relative_to
@@ -46,6 +46,7 @@ from workbench.project.model import Project
 from workbench.project.sources import TEXT_SUFFIX, missing
 from workbench.targets import target_of
 from workbench.text import listed
+from workbench.toolchains import choice
 
 _LABELS = "Labels (*.npy *.npz *.pt)"
 _TOKENIZERS = "Tokenizers (*.json *.py)"
@@ -200,7 +201,7 @@ class ProjectSettingsDialog(QDialog):
 
     def check(self) -> None:
         """Show what is wrong with the present values."""
-        infos: list[ErrorInfo] = []
+        infos, doubts = list[ErrorInfo](), list[ErrorInfo]()
         summaries = self._summaries()
         self._follow_data(summaries["calibration.spec"].shapes)
         try:
@@ -211,7 +212,8 @@ class ProjectSettingsDialog(QDialog):
             lacking = missing(opened)
             infos = list(lacking.infos) if lacking is not None else []
             infos += target_of(opened.project.target.id).check(opened.project.target, opened.folder)
-        self._show_problems(infos or list(self._remarks(summaries)))
+            doubts = [*choice.problems(opened.project), *self._remarks(summaries)]
+        self._show_problems(infos or doubts)
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
         self.sections.use(self._unused())
 
@@ -279,7 +281,7 @@ class ProjectSettingsDialog(QDialog):
                 wrong.add(self._row_of(field))
         self.sections.mark(wrong)
         for info in infos[:_MOST_PROBLEMS]:
-            text = escape(f"{info.message} {info.hint}".strip())
+            text = escape(f"{info.message} {in_window(info.hint)}".strip())
             key = info.where.id if info.where is not None else ""
             if self.field_of(key) is not None:
                 text = f'<a href="{escape(key)}">{escape(titles().get(key, key))}</a>: {text}'
