@@ -355,6 +355,7 @@ class CostPanel(ResultPanel):
         row.addWidget(self.depth_box)
         self.bars_note = Label(above)
         self.bars_note.setObjectName("Hint")
+        self.bars.box.sigResized.connect(self._show_bars_note)
         self.bars_note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         row.addWidget(self.bars_note, 1)
         layout = QVBoxLayout(above)
@@ -432,9 +433,12 @@ class CostPanel(ResultPanel):
         cycles = np.asarray([m.cycles for m in self._modules], np.float64)
         names = list(map(module_name, self._modules))
         self.bars.render_bars([own_name(name, names) for name in names], cycles)
-        number = len(self._modules)
-        self.bars_note.setText(f"{number} modules; scroll to see all" if number > 8 else "")
+        self._show_bars_note()
         self.render_selection(self.context.selection.value)
+
+    def _show_bars_note(self) -> None:
+        text = f"{len(self._modules)} modules; scroll to see all" if self.bars.scrolls else ""
+        self.bars_note.setText(text)
 
     def _by_module(self, depth: int) -> list[ModuleCycles]:
         return by_module((row.operation for row in self._rows), depth)
