@@ -21,7 +21,7 @@ from workbench.targets import has_stage
 from workbench.targets.ethos_u.efficiency import efficiency_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from workbench.analysis.accuracy import AccuracyResult
     from workbench.analysis.gate import GateResult, Limit
@@ -157,7 +157,7 @@ def _most_added(tensors: Iterable[TensorQuality]) -> list[str]:
     place = f"{worst.tensor} in {worst.module}" if worst.module else worst.tensor
     return [
         f"{place} adds the largest error: {100 * share:.0f} % of what all operations add. "
-        "The output may lose less by it."
+        "The output may lose less than that share."
     ]
 
 
@@ -359,6 +359,15 @@ def _alike(spent: Counter[str]) -> Counter[str]:
     })  # fmt: skip
 
 
+def own_name(module: str, modules: Collection[str]) -> str:
+    """Return the name of a module's own operations, beside modules that may be its parts.
+
+    Its figure is not the sum of theirs.
+    """
+    has_parts = any(other.startswith(f"{module}.") for other in modules)
+    return f"{module}, without its parts" if has_parts else module
+
+
 def _spent(lowered: LowerResult) -> Iterator[Bar]:
     """Yield the modules that take most cycles, alike blocks together where no few modules do."""
     spent: Counter[str] = Counter()
@@ -369,7 +378,4 @@ def _spent(lowered: LowerResult) -> Iterator[Bar]:
     if 2 * sum(cycles for _, cycles in spent.most_common(_MOST_BARS)) < total:
         spent = _alike(spent)
     for module, cycles in spent.most_common(_MOST_BARS):
-        has_parts = any(other.startswith(f"{module}.") for other in spent)
-        # Its bar is not the sum of theirs.
-        name = f"{module}, without its parts" if has_parts else module
-        yield Bar(name=name, text=f"{100 * (cycles / total):.0f} %", share=cycles / total)
+        yield Bar(name=own_name(module, spent), text=f"{100 * (cycles / total):.0f} %", share=cycles / total)

@@ -307,8 +307,7 @@ class FormatsPanel(Panel):
         chosen = [*selected.nodes, *selected.modules]
         what = chosen[0] if len(chosen) == 1 else f"{len(chosen)} selected" if chosen else "all"
         self.apply.setText(f"Set {what}")
-        config = self.form.config
-        reason = self._refusal(config)
+        reason = self._refusal(self.form.config)
         self.apply.setEnabled(self.context.document.project is not None and not reason)
         self.apply.setToolTip(literal(reason))
 

@@ -16,7 +16,7 @@ from ui.shared.empty_states import button_text, failed_place, sentence
 from ui.shared.explanations import KIND_WORDS, call_text, rule_name, rule_words, why
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu, ask_config
-from ui.shared.target_form import short_title
+from ui.shared.target_form import board_title, short_title
 from ui.shared.text_question import ask_text, open_wide
 from ui.shared.theme import Theme
 from ui.state.assigner import first_config
@@ -197,7 +197,7 @@ class InspectorPanel(Panel):
         choice = target.complete(project.target, folder)
         titles = {variant.id: variant.title for variant in target.variants}
         facts: Facts = [
-            ("Board", _setting("board", project.board or "none")),
+            ("Board", _setting("board", board_title(project.board, folder) if project.board else "none")),
             ("Device", _setting("target.id", titles[choice.id])),
         ]
         for title, figure in target.figures(choice, folder).items():
@@ -512,7 +512,7 @@ def _limit(value: float | None, unit: str) -> str:
 
 def _without_data(project: Project) -> str:
     """Return what is evaluated without evaluation data."""
-    held = "every 4th calibration sample, of at least 32"
+    held = "every 4th calibration sample, from 32 samples on"
     return held if project.evaluation.holds_out else "calibration data"
 
 

@@ -126,6 +126,10 @@ class FittingCombo(QComboBox):
         widest = max((advance(self.itemText(row)) for row in range(self.count())), default=0)
         return QSize(hint.width() - widest + advance(self.currentText()), hint.height())
 
+    def minimumSizeHint(self) -> QSize:
+        # That of Qt fits the longest text after a change of the theme.
+        return self.sizeHint()
+
     def showPopup(self) -> None:
         self.view().setMinimumWidth(self.view().sizeHintForColumn(0) + _LIST_PX)
         super().showPopup()

@@ -33,13 +33,17 @@ class Column(IntEnum):
 
 def _state(job: Job) -> str:
     doing = job.stage_title if job.state == "running" else ""
-    return doing or STATE_WORDS[job.state]
+    return doing or ("paused" if _is_paused(job) else STATE_WORDS[job.state])
+
+
+def _is_paused(job: Job) -> bool:
+    return job.paused and job.state == "cancelled"
 
 
 def _progress(job: Job) -> str:
     if job.state == "running" and job.progress is not None:
         return f"{100 * job.progress:.0f} %"
-    return job.message if job.over else ""
+    return job.message if job.over and not _is_paused(job) else ""
 
 
 JOB_COLUMNS: tuple[sortable_table.Column[Job], ...] = (

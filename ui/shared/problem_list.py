@@ -26,6 +26,7 @@ from workbench.project import plugins
 from workbench.project.opened import OpenProject
 from workbench.project.rules import Resolution
 from workbench.targets import target_of
+from workbench.toolchains import choice
 
 if TYPE_CHECKING:
     from workbench.graph.snapshot import GraphSnapshot
@@ -74,6 +75,7 @@ def project_problems(
     yield from (of_info(info, "Target", "error") for info in checked)
     yield from (of_info(info, "Board", "error") for info in boards.problems(opened))
     yield from (of_info(info, "Board", "warning") for info in boards.warnings_of(opened))
+    yield from (of_info(info, "Project", "error") for info in choice.problems(project))
     yield from (of_info(info, "Rules", "error") for info in plugins.problems(opened))
     for rule in project.rules:
         if not rule.enabled:

@@ -112,7 +112,7 @@ class StudyController(QObject, Generic[StudyResult]):
     def pause(self) -> None:
         """Stop the study and keep its result."""
         if self.job is not None:
-            self._runner.cancel(self._job)
+            self._runner.pause(self._job)
 
     def _forget(self) -> None:
         """Reset for another project. Jobs of the former project are not shown."""

@@ -265,7 +265,7 @@ class BoardBox(QComboBox):
         """Show the project's board; its paths are relative to ``folder``."""
         self._board, self._folder = board, folder
         self.clear()
-        self.addItem(_spoken(board, folder), board)
+        self.addItem(board_title(board, folder), board)
 
     def showPopup(self) -> None:
         self.fill()
@@ -278,7 +278,7 @@ class BoardBox(QComboBox):
         for name, board in all_boards().items():
             self._add(name, board)
         if self._board.endswith(SUFFIX):
-            self.addItem(_spoken(self._board, self._folder), self._board)
+            self.addItem(board_title(self._board, self._folder), self._board)
         self.insertSeparator(self.count())
         self.addItem("From a file\u2026", _OTHER)
         self.setCurrentIndex(max(self.findData(self._board), 0))
@@ -319,13 +319,13 @@ class BoardBox(QComboBox):
         )
 
 
-def _spoken(board: str, folder: Path) -> str:
+def board_title(board: str, folder: Path) -> str:
     """Return a board's title, as the list has it; its id or file where it cannot be read."""
     if not board:
         return _NO_BOARD
     try:
         return load(board, folder).title[:_TITLE_CHARACTERS]
-    except WorkbenchError:
+    except (OSError, WorkbenchError):
         return Path(board).stem
 
 

@@ -115,6 +115,7 @@ OTHER_WORDS = {
     "go_ranges": "calibration histogram observer minmax percentile",
     "go_accuracy": "sqnr top-1 verify error",
     "go_cost": "cycles latency macs performance",
+    "go_graph": "tosa edge exported",
     "go_timeline": "profile perfetto trace",
     "go_memory": "sram arena allocation",
     "go_devices": "sweep boards",

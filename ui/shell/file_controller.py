@@ -30,6 +30,7 @@ from workbench.project.sources import ARRAY_SUFFIXES, MODEL_SUFFIXES, TEXT_SUFFI
 from workbench.samples import Sample, copy_sample
 
 FILTER = f"Projects (*{PROJECT_SUFFIX})"
+_MODELS = (".py", *MODEL_SUFFIXES)
 _PROGRAMS = " ".join(f"*{suffix}" for suffix in PROGRAM_SUFFIXES)
 OPEN_FILTERS = (
     f"Projects and programs (*{PROJECT_SUFFIX} {_PROGRAMS})",
@@ -62,9 +63,11 @@ class FileController(QObject):
         document.changed_on_disk.connect(self._on_changed_on_disk)
 
     def open_path(self, path: Path) -> None:
-        """Open a project after asking about unsaved changes, or a program in its own window."""
+        """Open a project after asking about unsaved changes, a program, or a form for a model."""
         if path.suffix.lower() in PROGRAM_SUFFIXES:
             self._programs.open(path)
+        elif path.suffix in _MODELS:
+            self.ask_new(str(path))
         else:
             self.leave(lambda: self._open(path))
 
@@ -220,10 +223,8 @@ class FileController(QObject):
     def take_dropped(self, paths: list[Path]) -> None:
         """Open or import a dropped file."""
         path = paths[0]
-        if path.suffix.lower() in {PROJECT_SUFFIX, *PROGRAM_SUFFIXES}:
+        if path.suffix.lower() in {PROJECT_SUFFIX, *PROGRAM_SUFFIXES, *_MODELS}:
             self.open_path(path)
-        elif path.suffix in {".py", *MODEL_SUFFIXES}:
-            self.ask_new(str(path))
         elif os.path.isdir(path) or path.suffix in {*ARRAY_SUFFIXES, TEXT_SUFFIX}:
             self._take_data(path)
         else:

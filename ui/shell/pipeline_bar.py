@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui.shared.labels import Label, literal
-from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
+from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm, board_title
 from ui.shared.theme import Theme, icon
 from ui.shell.panels import RUN_BAR_PX
 from ui.shell.stage_marks import GROUPS, StageButton, StageGroup, status_text
@@ -424,7 +424,7 @@ def board_devices(board: str, folder: Path) -> frozenset[str] | None:
 
 
 def target_text(choice: TargetChoice, board: str, folder: Path) -> str:
-    """Return device, memory mode and board in one line."""
+    """Return board, device and memory mode in one line."""
     try:
         target = target_of(choice.id)
     except WorkbenchError:
@@ -432,5 +432,6 @@ def target_text(choice: TargetChoice, board: str, folder: Path) -> str:
     titles = {variant.id: variant.title for variant in target.variants}
     complete = target.complete(choice, folder)
     mode = complete.options.get("memory_mode")
-    parts = [titles[complete.id], str(mode) if mode else "", Path(board).stem if board else ""]
+    title = board_title(board, folder) if board else ""
+    parts = [title, titles[complete.id], str(mode) if mode else ""]
     return " \u00b7 ".join(part for part in parts if part)

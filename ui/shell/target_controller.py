@@ -20,7 +20,7 @@ from ui.shared.file_dialogs import ask_to_open
 from ui.shared.forms import TallForm, make_primary, resize_on_screen
 from ui.shared.labels import Label
 from ui.shared.panel import PanelContext
-from ui.shared.target_form import TargetForm
+from ui.shared.target_form import TargetForm, board_title
 from ui.shell.main_window import MainWindow
 from ui.state.document import Document
 from ui.state.notices import Action
@@ -88,9 +88,9 @@ class TargetController(QObject):
 
     def choose_board(self, board: str) -> None:
         """Set the board, which sets device, system configuration, memory mode and limits."""
-        what = f"Set board to {Path(board).stem}" if board else "Remove board"
         opened = self._document.opened_project
         if opened is not None:
+            what = f"Set board to {board_title(board, opened.folder)}" if board else "Remove board"
             self._document.apply(what, lambda _project: boards.put(opened, board))
 
     def choose(self, choice: TargetChoice) -> None:

@@ -31,7 +31,8 @@ class Job:
     ``after`` names the job and the stage that must finish before this job starts; ``plan`` is None
     if the engine makes the plan; ``code`` is the digest of the code that may run.
     ``progress`` is the fraction of the running stage in [0, 1]; None if unknown. A job with a
-    ``purpose`` computes a variant of the open project, or a new one.
+    ``purpose`` computes a variant of the open project, or a new one. A ``paused`` job was cancelled
+    to be continued.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Job:
     progress: float | None = None
     message: str = ""
     purpose: Purpose = ""
+    paused: bool = False
     began: float | None = None
     ended: float | None = None
 

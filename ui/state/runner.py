@@ -334,6 +334,13 @@ class Runner(QObject):
                 self._end_job(job.id, "cancelled")
         self._feed()
 
+    def pause(self, job_id: str) -> None:
+        """Cancel a study that is continued later."""
+        job = self._jobs[job_id]
+        if not job.over:
+            self._set(job, paused=True)
+            self.cancel(job_id)
+
     def warm_up(self, lane: Lane = "interactive") -> None:
         """Start an engine in advance."""
         if lane not in self._links and not self._stopping:

@@ -8,6 +8,7 @@ from the quantized distribution (S. Migacz, 8-bit Inference with TensorRT, 2017)
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -267,7 +268,7 @@ def activations(ranges: Sequence[TensorRange]) -> list[TensorRange]:
 
 
 def title_of(row: TensorRange, by_id: Mapping[str, TensorRange]) -> str:
-    """Return the display name: a weight is named after its module, a second grid after its tensor.
+    """Return the display name: weight and bias after their module, a second grid after its tensor.
 
     Args:
         row: One of the ranges.
@@ -277,7 +278,10 @@ def title_of(row: TensorRange, by_id: Mapping[str, TensorRange]) -> str:
     if before is not None or row.op == "call_module":
         source = before.node if before is not None else row.origin or row.node
         return f"{source} \u2192 {row.dtype}"
-    return f"{row.module or row.op} weight" if row.kind == "weight" else row.node
+    if row.kind != "weight":
+        return row.node
+    is_bias = bool(row.format) and json.loads(row.format).get("operand") == "b"
+    return f"{row.module or row.op} {'bias' if is_bias else 'weight'}"
 
 
 MethodRange = tuple[float, float]

@@ -263,16 +263,31 @@ def _words(board: Board) -> str:
 
 
 def put(opened: OpenProject, name: str, device: str = "") -> Project:
-    """Return the project with another board, its target and limits; "" removes the board.
+    """Return the project with another board, its target and limits; "" removes board and limits.
+
+    Without a board the device has the system configuration and memory mode of its family, unless the
+    project has a Vela .ini of its own.
 
     Raises:
         WorkbenchError: the board does not exist, or cannot be used.
     """
     project = opened.project
     if not name:
-        return edits.set_board(project, "", project.target)
+        return edits.set_board(project, "", _without_board(opened) if project.board else project.target)
     board = load(name, opened.folder)
     return edits.set_board(project, name, choice_for(name, board, opened.folder, project.target, device))
+
+
+def _without_board(opened: OpenProject) -> TargetChoice:
+    """Return the target without the options that its board determines."""
+    choice = opened.project.target
+    options = {**choice.options, "arena_cache_bytes": None}
+    ini = str(options.get(OPTION) or "")
+    if not ini or ini.startswith(BOARD_PREFIX):
+        for option in (OPTION, "system_config", "memory_mode"):
+            options.pop(option, None)
+    bare = TargetChoice(id=choice.id, options=options)
+    return target_of(choice.id).complete(bare, opened.folder)
 
 
 def problems(opened: OpenProject) -> Iterator[ErrorInfo]:

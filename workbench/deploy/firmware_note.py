@@ -268,7 +268,8 @@ def _grid(port: Mapping[str, Any]) -> str:
     """Return the conversion between codes and real values of an input or output."""
     if "scale" not in port:
         return "none (float)"
-    return f"(code - {port['zero_point']}) * {port['scale']:.9g}"
+    zero = port["zero_point"]
+    return f"(code {'-' if zero >= 0 else '+'} {abs(zero)}) * {port['scale']:.9g}"
 
 
 def _places(facts: Facts) -> Iterator[Block]:

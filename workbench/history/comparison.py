@@ -197,6 +197,7 @@ def facts_of_settings(run: Run) -> dict[str, str]:
 
 
 _MODEL = "model and weights"
+_OTHER_MODEL = "another model"
 
 
 def _settings(a: Run, b: Run) -> list[Change]:
@@ -424,14 +425,31 @@ def run_title(run: Run, base: Run | None = None) -> str:
     for change in changes(facts_of_rules(base), facts_of_rules(run)):
         sign, value = ("+", change.after) if change.after else ("\u2212", change.before)
         parts.append(f"{sign}{value} {change.what}")
-    if run.target.id != base.target.id:
-        parts.append(run.target.id)
-    for change in _settings(base, run):
-        parts.append("another model" if change.what == _MODEL else f"{change.what} {change.after}".strip())
-    if not parts:
-        return f"Run {run.number}"
+    words = _shortened([*parts, *_changed_settings(base, run)])
+    return f"Run {run.number} ({words})" if words else f"Run {run.number}"
+
+
+def settings_lines(runs: Sequence[Run]) -> list[str]:
+    """Return what each run changes of the target of the first run with the same rules."""
+    first: dict[str, Run] = {}
+    lines = []
+    for run in runs:
+        words = _changed_settings(first.setdefault(rules_line(run), run), run)
+        lines.append(_shortened([word for word in words if word != _OTHER_MODEL]))
+    return lines
+
+
+def _changed_settings(base: Run, run: Run) -> list[str]:
+    target = [run.target.id] if run.target.id != base.target.id else []
+    return target + [
+        _OTHER_MODEL if change.what == _MODEL else f"{change.what} {change.after}".strip()
+        for change in _settings(base, run)
+    ]
+
+
+def _shortened(parts: list[str]) -> str:
     more = f", {len(parts) - 2} more" if len(parts) > 2 else ""
-    return f"Run {run.number} ({', '.join(parts[:2])}{more})"
+    return f"{', '.join(parts[:2])}{more}"
 
 
 @dataclass

@@ -122,7 +122,7 @@ STAGES: tuple[Stage, ...] = (
         ("lower",),
         ("name", "rules.listed", "calibration", "board"),
         ("executorch",),
-        14,
+        15,
         _entry("package"),
     ),
 )

@@ -304,7 +304,7 @@ def _read(path: Path) -> bytes:
     except FileNotFoundError:
         raise failure(
             "The project file does not exist.",
-            "Correct the path, or create the project: workbench new.",
+            "Correct the path, or create a project (New project, or workbench new).",
             where=place,
             code="project-missing",
         ) from None

@@ -326,7 +326,8 @@ def meaning(command: Command) -> str:
         return region_name(command.value & 7)
     if command.name.endswith("_M1"):
         return f"{command.value + 1:,}"
-    return f"{command.value:,} bytes" if _IN_BYTES.fullmatch(command.name) else ""
+    unit = "byte" if command.value == 1 else "bytes"
+    return f"{command.value:,} {unit}" if _IN_BYTES.fullmatch(command.name) else ""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,7 @@ from workbench.results.programs import (
     WeightsTaken,
 )
 from workbench.results.quality import (
+    TENSOR_SAMPLES,
     AgainstFloat,
     CompiledDifference,
     CompiledFinding,
@@ -106,6 +107,7 @@ __all__ = [
     "RECORD_FILE",
     "RESULTS",
     "RESULT_FILE",
+    "TENSOR_SAMPLES",
     "WEIGHTS_FILE",
     "WRAPPERS",
     "AgainstFloat",

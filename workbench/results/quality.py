@@ -50,8 +50,12 @@ class TextQuality(Frozen):
     steps: tuple[TokenStep, ...] = ()
 
 
+# Every tensor of both graphs is compared, which takes longer than a run.
+TENSOR_SAMPLES = 8
+
+
 class TensorQuality(Frozen):
-    """Float against quantized at one tensor, over the evaluated samples.
+    """Float against quantized at one tensor, over the first ``TENSOR_SAMPLES`` evaluated samples.
 
     ``error_share`` is its noise-to-signal ratio divided by the sum over all tensors, which locates
     the error independent of the tensors' sizes. ``added_sqnr_db`` compares the quantized tensor

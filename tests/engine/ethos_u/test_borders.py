@@ -38,7 +38,8 @@ def test_that_integers_are_handed_on_with_scale_and_zero_point_and_as_test_cases
     ranges = {r.node: r for r in engine.result(made, "calibrate").ranges if r.kind == "activation"}
     assert into["scale"] == pytest.approx(ranges["x"].scale)
     assert into["zero_point"] == ranges["x"].zero_point
-    conversion = f"(code - {into['zero_point']}) * {into['scale']:.9g}"
+    zero = into["zero_point"]
+    conversion = f"(code {'-' if zero >= 0 else '+'} {abs(zero)}) * {into['scale']:.9g}"
     assert in_markdown(conversion) in note
     assert manifest["off_the_npu"] == [{"kind": "module_name", "match": "fc"}]
     folder = engine.path(made, "package")

@@ -19,8 +19,10 @@ from torch.nn.utils import prune
 from tests.problems import refused
 from workbench import api
 from workbench.engine.loading.checkpoints import load_weights
+from workbench.engine.loading.models import load_model
 from workbench.errors import WorkbenchError
 from workbench.project.checkpoints import form_of
+from workbench.project.model import ModelSource
 from workbench.project.opened import OpenProject
 from workbench.project.project_code import code_used
 from workbench.project.sources import model_reference
@@ -434,3 +436,18 @@ def test_that_downloads_that_are_no_weights_are_told_by_their_begin(tmp_path, co
     with refused("weights-unreadable") as caught:
         load_weights(net(2), tmp_path / "w.pt")
     assert word in caught.value.infos[0].hint
+
+
+@pytest.mark.parametrize("name", ["head.weight", "body.1.running_var"])
+def test_that_nan_in_a_file_of_weights_is_refused_with_the_name_of_the_weight(tmp_path, name):
+    stem = f"diverged_{name.replace('.', '_')}"
+    (tmp_path / f"{stem}.py").write_text(f"from {__name__} import net\n")
+    state = net().state_dict()
+    state[name][0] = torch.nan
+    torch.save(state, tmp_path / "w.pt")
+    source = ModelSource(spec=f"{stem}.py:net", weights="w.pt", input_shapes=((1, 3, 8, 8),))
+    with refused("weight-not-finite") as caught:
+        load_model(source, tmp_path)
+    info = caught.value.infos[0]
+    assert name in info.message
+    assert info.where.id == "model.weights"

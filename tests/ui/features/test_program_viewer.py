@@ -80,6 +80,19 @@ def test_that_programs_of_every_kind_are_shown_without_a_project(shown, workbenc
     other.close()
 
 
+def test_that_a_long_path_does_not_widen_the_window(shown, tmp_path):
+    folder = tmp_path.joinpath(*("results" * 8 for _ in range(4)))
+    folder.mkdir(parents=True)
+    path = Path(shutil.copy(PROGRAMS / "u55.pte", folder))
+    window = shown(path)
+    assert window.minimumSizeHint().width() < 1200
+    assert str(path) in window.path.toolTip()
+    # Constants are those of the NPU, without its commands.
+    weights = next(r for r in parts(window.parts) if r[0] == "weight_data")
+    (card,) = (text for text in window.cards.texts() if "Constants" in text)
+    assert f"{weights[1]} B" in card
+
+
 def test_that_commands_are_searched_and_damage_in_them_leaves_the_rest(shown, qtbot, tmp_path):
     # Commands are searched and tensors lead to them.
     window = shown("u55.pte")

@@ -77,6 +77,7 @@ def test_that_input_shapes_that_came_from_the_data_follow_other_data(ask, opened
     # A path that is not there yet, while it is typed, changes nothing.
     for text in ("righ", "right.npz"):
         dialog.set_text("calibration.spec", text)
+    assert "Set to 1x1x8x8, the shape of the calibration data." in dialog.problems.text()
     press_ok(dialog, qtbot)
     assert opened.document.project.model.input_shapes == ((1, 1, 8, 8),)
     # Shapes that were written by hand stay, and that the data has others is told.
@@ -86,6 +87,16 @@ def test_that_input_shapes_that_came_from_the_data_follow_other_data(ask, opened
     dialog.set_text("calibration.spec", "wrong.npz")
     press_ok(dialog, qtbot)
     assert opened.document.project.model.input_shapes == ((1, 1, 9, 9),)
+
+
+def test_that_a_toolchain_that_is_not_here_is_a_problem(ask, opened, qtbot):
+    dialog = ask()
+    dialog.set_text("toolchain", "nowhere")
+    assert "This machine has no toolchain" in dialog.problems.text()
+    press_ok(dialog, qtbot)
+    opened.checker.check()
+    model = opened.context.problems
+    assert any("nowhere" in model.index(row, 1).data() for row in range(model.rowCount()))
 
 
 def wrong_values_are_told_and_preprocessing_is_set_part_by_part(ask, opened, qtbot):

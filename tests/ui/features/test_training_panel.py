@@ -5,6 +5,7 @@ import pytest
 from PySide6.QtGui import QFontMetricsF
 from PySide6.QtWidgets import QApplication
 
+from ui.shared.job_table import JOB_COLUMNS, Column
 from workbench.project import edits
 from workbench.project.model import DataSource
 from workbench.protocol import RunStudy
@@ -98,8 +99,11 @@ def test_that_training_needs_a_rate_and_data_takes_a_function_and_goes_on_after_
     panel.train.click()
     qtbot.waitUntil(lambda: panel.sqnr.values.size == 2 and panel.train.text() == "Pause")
     assert not panel.use.isEnabled()
+    (job,) = opened.runner.running
     panel.train.click()
     qtbot.waitUntil(lambda: panel.train.text() == "Continue")
+    job = opened.runner.job(job.id)
+    assert [JOB_COLUMNS[column].text(job) for column in (Column.STATE, Column.PROGRESS)] == ["paused", ""]
     panel.train.click()
     qtbot.waitUntil(lambda: panel.sqnr.values.size == 3 and not opened.runner.running)
 

@@ -33,7 +33,7 @@ def test_that_a_board_sets_the_target_or_changes_nothing_and_tells_its_verdict(o
     before = opened.document.project
     pick(box, "renesas-ra8p1")
     project = opened.document.project
-    assert opened.document.undo_stack.undoText() == "Set board to renesas-ra8p1"
+    assert opened.document.undo_stack.undoText() == "Set board to Renesas EK-RA8P1"
     assert project.target.options["system_config"] == "RA8P1"
     assert (box.currentText(), box.currentData()) == ("Renesas EK-RA8P1", "renesas-ra8p1")
     # Only its devices are offered; one that it lacks is marked.

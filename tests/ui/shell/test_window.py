@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QApplication, QPushButton, QTabBar
 from tests.conftest import SESSIONS
 from tests.fakes.engine import Play
 from tests.fakes.projects import make_project, write_project
+from ui.features.project.new_project import NewProjectDialog
 from ui.features.project.recipe import RecipeDialog
 from ui.shell.actions import OTHER_WORDS
 from ui.shell.panels import PANELS
@@ -273,6 +274,13 @@ def test_that_a_dropped_file_is_asked_about_or_refused_in_one_sentence(opened, n
         drop(opened.window, path)
         assert notices.take(said).level == "error"
         assert opened.document.path == project_file
+    # A model that is opened, e.g. named at the start, is asked about as a dropped one.
+    path = project_file.parent / "own.py"
+    path.write_text("def net(): ...")
+    opened.files.open_path(path)
+    (dialog,) = opened.window.findChildren(NewProjectDialog)
+    assert dialog.model.text() == str(path)
+    dialog.reject()
     # The window asks what dropped data is for.
     path = tmp_path / "mine" / "samples.npz"
     path.write_bytes(b"")

@@ -20,6 +20,7 @@ from workbench.project.model import TargetChoice
 from workbench.project.opened import OpenProject
 from workbench.pte.description import memory
 from workbench.targets import target_of
+from workbench.targets.ethos_u.vela_ini import OPTION
 
 PROGRAM = (Path(__file__).parents[2] / "data" / "programs" / "u55.pte").read_bytes()
 SHIPPED_IDS = sorted(path.stem for path in SHIPPED.glob("*.toml"))
@@ -174,8 +175,19 @@ def test_that_choosing_a_board_sets_everything_and_keeps_what_no_board_decides(t
     assert (options["system_config"], options["memory_mode"]) == ("RA8P1", "Shared_Sram")
     assert options["arena_cache_bytes"] == 1664 * 1024
     assert options["integer_io"] is True
-    away = boards.put(OpenProject(after, tmp_path), "")
-    assert (away.board, away.target) == ("", after.target)
+
+
+def test_that_removing_a_board_removes_what_it_set(tmp_path):
+    choice = TargetChoice(id="ethos-u55-256", options={"integer_io": True})
+    before = edits.set_target(make_project(), target_of(choice.id).complete(choice, tmp_path))
+    for name in ("renesas-ra8p1", "alif-ensemble-e6"):
+        placed = boards.put(OpenProject(before, tmp_path), name)
+        assert placed.target != before.target
+        assert boards.put(OpenProject(placed, tmp_path), "") == before
+    own = {**placed.target.options, OPTION: "mine.ini"}
+    placed = edits.set_target(placed, TargetChoice(id=placed.target.id, options=own))
+    away = boards.put(OpenProject(placed, tmp_path), "").target.options
+    assert away == {**own, "arena_cache_bytes": None}
 
 
 def test_that_a_board_without_the_memory_a_mode_needs_is_refused_with_what_it_has(tmp_path):

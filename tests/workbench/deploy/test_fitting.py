@@ -178,7 +178,7 @@ def test_that_the_program_is_described_with_its_ports_and_its_estimate():
     assert "2 delegates on the NPU, 1 kernel on the CPU" in first
     assert "net.ptd" in weights
     assert table == Table(("", "type", "shape", "scaling"), (
-        ("input", "int8", "[1, 3, 4, 4], in memory [1, 4, 4, 3]", "(code - -3) * 0.5"),
+        ("input", "int8", "[1, 3, 4, 4], in memory [1, 4, 4, 3]", "(code + 3) * 0.5"),
         ("output", "int", "", "none (float)"),
     ))  # fmt: skip
     assert "1,000 cycles, 0.002 ms" in cycles

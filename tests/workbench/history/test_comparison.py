@@ -19,6 +19,7 @@ from workbench.history.comparison import (
     rule_name,
     rules_line,
     run_title,
+    settings_lines,
     size_line,
 )
 from workbench.history.runs import Cost, Quality, Run, Simulated, quality_of
@@ -382,6 +383,7 @@ def test_that_options_of_the_target_and_another_model_are_among_the_differences(
     changed = {row.what: (row.kind, *row.values) for row in compared([one, two])}
     assert changed["integer io"] == ("Setting", "", "on")
     assert run_title(two, one) == "Run 2 (integer io on)"
+    assert settings_lines([one, two, one]) == ["", "integer io on", ""]
     other = {row.what: row.values for row in compared([one, three])}
     assert other["model and weights"] == ("aaaaaaaa", "bbbbbbbb")
     assert run_title(three, one) == "Run 3 (another model)"

@@ -43,7 +43,14 @@ from workbench.analysis.error_sources import error_path, largest_sources
 from workbench.analysis.gate import limit_words
 from workbench.errors import Place
 from workbench.ids import StageId
-from workbench.results import EXAMPLE_ONLY, ConvertResult, EvaluateResult, TensorQuality, VerifyResult
+from workbench.results import (
+    EXAMPLE_ONLY,
+    TENSOR_SAMPLES,
+    ConvertResult,
+    EvaluateResult,
+    TensorQuality,
+    VerifyResult,
+)
 from workbench.targets import has_stage
 
 NO_QUALITY = "Evaluate to compare the quantized model with the float model."
@@ -70,6 +77,7 @@ class AccuracyPanel(ResultPanel):
 
     def build_frames(self) -> None:
         self._tensors: tuple[TensorQuality, ...] = ()
+        self._tensor_samples = ""
         self._order: list[int] = []
         self._keys: dict[StageId, Key | None] = {"evaluate": None, "verify": None}
         self.frames["evaluate"] = StageFrame("Quality", NO_QUALITY, self._make_quality, self)
@@ -253,6 +261,7 @@ class AccuracyPanel(ResultPanel):
         is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
         self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")
         self._tensors = value.tensors
+        self._tensor_samples = f"over the first {_samples(min(value.samples, TENSOR_SAMPLES))}"
         self.variants.set_rows(value.readings)
         self.variant_table.setVisible(bool(value.readings))
         self.variant_table.set_look(theme, stale=not shown.current)
@@ -300,8 +309,8 @@ class AccuracyPanel(ResultPanel):
             return f"{worst.tensor}{module} adds {percent(worst.added_share)} of the error; {origin}"
         if shown == PATH_BARS and self._order:
             ends = (self._tensors[self._order[end]].tensor for end in (0, -1))
-            return f"From {next(ends)} to {next(ends)}, SQNR against float; {origin}"
-        return f"Against float; {origin}"
+            return f"From {next(ends)} to {next(ends)}, SQNR against float, {self._tensor_samples}; {origin}"
+        return f"Against float, {self._tensor_samples}; {origin}"
 
     def _describe(self, bar: int) -> str:
         return describe_quality(self._tensors[self._order[bar]])

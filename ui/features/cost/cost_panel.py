@@ -44,6 +44,7 @@ from ui.state.model_index import inside
 from ui.state.selection import Selected
 from workbench.analysis.silicon import RANDOM_WEIGHTS, time_of
 from workbench.ids import StageId
+from workbench.outcome_page import own_name
 from workbench.results import ExportedModel, ExportedProduct, LowerResult, ModuleCycles
 from workbench.targets.ethos_u.cycle_corrections import CYCLE_CORRECTIONS_BY_ID
 from workbench.targets.ethos_u.efficiency import by_module, efficiency_text
@@ -354,6 +355,7 @@ class CostPanel(ResultPanel):
         row.addWidget(self.depth_box)
         self.bars_note = Label(above)
         self.bars_note.setObjectName("Hint")
+        self.bars.box.sigResized.connect(self._show_bars_note)
         self.bars_note.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         row.addWidget(self.bars_note, 1)
         layout = QVBoxLayout(above)
@@ -429,10 +431,14 @@ class CostPanel(ResultPanel):
         self._modules = self._by_module(index + 1)
         self.modules.set_rows(self._modules)
         cycles = np.asarray([m.cycles for m in self._modules], np.float64)
-        self.bars.render_bars(list(map(module_name, self._modules)), cycles)
-        number = len(self._modules)
-        self.bars_note.setText(f"{number} modules; scroll to see all" if number > 8 else "")
+        names = list(map(module_name, self._modules))
+        self.bars.render_bars([own_name(name, names) for name in names], cycles)
+        self._show_bars_note()
         self.render_selection(self.context.selection.value)
+
+    def _show_bars_note(self) -> None:
+        text = f"{len(self._modules)} modules; scroll to see all" if self.bars.scrolls else ""
+        self.bars_note.setText(text)
 
     def _by_module(self, depth: int) -> list[ModuleCycles]:
         return by_module((row.operation for row in self._rows), depth)

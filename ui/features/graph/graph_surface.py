@@ -247,11 +247,13 @@ class GraphSurface(QObject):
     def zoomed(self, factor: float, anchor: QPointF) -> Camera:
         """Return the camera zoomed around a position of the widget.
 
-        A scene that fits the drawing across or down after zooming out is in its middle there.
+        Zooming out ends where all of the scene is visible, or at full size. A scene that fits the
+        drawing across or down after zooming out is in its middle there.
         """
-        camera = self.camera.zoomed(factor, anchor)
         if self.scene is None or factor >= 1.0:
-            return camera
+            return self.camera.zoomed(factor, anchor)
+        whole = min(self.fitting(self.scene.bounds).scale, 1.0)
+        camera = self.camera.zoomed(min(max(factor, whole / self.camera.scale), 1.0), anchor)
         room, bounds = self._room(self._strip_at(camera.scale)), self.scene.bounds
         middle = camera.centred(bounds, room)
         fits_across = bounds.width() * camera.scale <= room.width()

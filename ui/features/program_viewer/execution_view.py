@@ -230,6 +230,7 @@ class ExecutionView(QWidget):
 
     def _clear(self) -> None:
         self._executed = None
+        self.operation_table.empty = NOT_EXECUTED
         self.operations.set_rows(())
         self.outputs.set_rows(())
         self._clear_tensors()
@@ -248,6 +249,7 @@ class ExecutionView(QWidget):
         for column in _COMPARED:
             self.output_table.setColumnHidden(column, not has_expected)
         rows = [OperationCounters.model_validate(one.as_dict()) for one in counted]
+        self.operation_table.empty = "" if rows else "No part of this program runs on the NPU."
         self.operations.set_rows(rows)
         # A program does not name its modules.
         self.operation_table.setColumnHidden(MODULE, True)

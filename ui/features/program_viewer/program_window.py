@@ -23,7 +23,7 @@ from ui.features.program_viewer.program_tables import (
 from ui.shared.appearance import Appearance
 from ui.shared.figure_cards import Card, FigureCards
 from ui.shared.forms import resize_on_screen
-from ui.shared.labels import Label, literal
+from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.number_format import count, size
 from ui.shared.sortable_table import FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
@@ -38,11 +38,12 @@ from workbench.pte.description import (
     instructions,
     memory_of,
 )
-from workbench.pte.program import Method
+from workbench.pte.program import Delegate, Method
 
 _SIZE = (1180, 780)
 _OF_FILE = "from the program"
 _COMPUTED = "computed from the program"
+_ONLY_DELEGATES = "All constants of this program are in its delegates"
 NO_KERNEL = "The program needs no kernel: nothing runs on the CPU."
 
 
@@ -74,11 +75,13 @@ class ProgramWindow(QWidget):
         """Show a file and its first method."""
         self.contents = contents
         self.setWindowTitle(f"{contents.path.name} \u2013 Program viewer")
+        self.path.setText(str(contents.path))
+        self.path.setToolTip(literal(str(contents.path)))
         self.about.setText(
-            f"{contents.path}   SHA-256 {contents.sha256[:16]}\u2026   "
+            f"SHA-256 {contents.sha256[:16]}\u2026   "
             f"{contents.form}, schema version {contents.program.version}"
         )
-        self.about.setToolTip(literal(f"{contents.path}\nSHA-256 {contents.sha256}"))
+        self.about.setToolTip(literal(f"SHA-256 {contents.sha256}"))
         names = [method.name for method in contents.program.methods]
         self.methods.clear()
         self.methods.addItems(names)
@@ -105,9 +108,11 @@ class ProgramWindow(QWidget):
         self._background.stop()
 
     def _build(self) -> None:
+        self.path = ElidedLabel("", self)
+        self.path.elide = Qt.TextElideMode.ElideMiddle
         self.about = Label("", self)
-        self.about.setObjectName("Hint")
-        self.about.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        for label in (self.path, self.about):
+            label.setObjectName("Hint")
         self.method_label = Label("Method", self)
         self.methods = QComboBox(self)
         self.methods.setAccessibleName("Method")
@@ -138,7 +143,8 @@ class ProgramWindow(QWidget):
 
     def _lay_out(self) -> None:
         head = QHBoxLayout()
-        head.addWidget(self.about, 1)
+        head.addWidget(self.path, 1)
+        head.addWidget(self.about)
         head.addWidget(self.method_label)
         head.addWidget(self.methods)
         layout = QVBoxLayout(self)
@@ -167,20 +173,23 @@ class ProgramWindow(QWidget):
         self.kernels.set_rows(KernelRow(*kernel) for kernel in calls_of_kernels(method).items())
         has_npu = any(d.backend == vela_stream.ETHOS_U for d in method.delegates)
         self.tabs.setTabEnabled(self.tabs.indexOf(self.commands), has_npu)
-        self.tabs.setTabEnabled(self.tabs.indexOf(self.constant_table), bool(self.constants.rowCount()))
+        has_constants = bool(self.constants.rowCount())
+        tab = self.tabs.indexOf(self.constant_table)
+        self.tabs.setTabEnabled(tab, has_constants)
+        self.tabs.setTabToolTip(tab, "" if has_constants else _ONLY_DELEGATES)
         self._show_cards()
 
     def _show_cards(self) -> None:
         program, needs = self.contents.program, memory_of(self.method)
         planned = " + ".join(size(max(n, 0)) for n in needs.planned_bytes) or size(0)
-        held = sum(program.constants) + sum(len(d.data) for d in self.method.delegates)
+        constant_bytes = sum(program.constants) + sum(map(_constant_bytes, self.method.delegates))
         cases = program.test_cases
         self.cards.render_cards(
             [
                 Card("File", size(self.contents.bytes), "measured: the file"),
                 Card("Delegates", _backends(self.method), _OF_FILE),
                 Card("Instructions", count(len(self.method.calls)), _OF_FILE),
-                Card("Constants", size(held), _OF_FILE, "Buffers and delegate data"),
+                Card("Constants", size(constant_bytes), _OF_FILE, "Constant buffers, and the NPU's weights"),
                 Card("Planned buffers", planned, _OF_FILE, "One figure per memory"),
                 Card(
                     "Method pool",
@@ -222,6 +231,14 @@ def _backends(method: Method) -> str:
         name = next(iter(names)).removesuffix("Backend")
         return f"{len(method.delegates)} \u00d7 {name}"
     return f"{len(method.delegates)} of {len(names)} backends"
+
+
+def _constant_bytes(delegate: Delegate) -> int:
+    """Return the size of the weights in a delegate; of all its data if it is not decoded."""
+    if delegate.backend != vela_stream.ETHOS_U:
+        return len(delegate.data)
+    weights = vela_stream.blocks(delegate.data).get("weight_data")
+    return len(weights.data) if weights is not None else 0
 
 
 def _instruction_text(row: Instruction) -> str:

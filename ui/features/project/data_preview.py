@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LABELS = frozenset({"labels", "label", "y", "targets", "target"})
 _SHOWN = 4
-_SIDE_PX = 40
+PICTURE_PX = 40
 # Arrays that are named, letters of all, and bytes of the one whose samples are shown.
 _MOST_ARRAYS, _MOST_LETTERS, _MOST_BYTES = 100, 600, 64 << 20
 # Files of a folder that are counted while a path is typed, on the window's thread.
@@ -136,7 +136,7 @@ def _image(file: Path) -> QImage | None:
 
     try:
         width, height = picture_size(file)
-        scale = 2 * _SIDE_PX / max(width, height)
+        scale = 2 * PICTURE_PX / max(width, height)
         size = max(1, round(height * scale)), max(1, round(width * scale))
         settings = Preprocess(size=size, dtype="uint8", layout="rgb", order="last")
         return image_of(picture(file, settings, (1, *size, 3)))
@@ -228,6 +228,6 @@ class DataPreview(QWidget):
             label.setVisible(index < len(images))
             if index < len(images):
                 pixmap = QPixmap.fromImage(images[index]).scaled(
-                    _SIDE_PX, _SIDE_PX, Qt.AspectRatioMode.KeepAspectRatio
+                    PICTURE_PX, PICTURE_PX, Qt.AspectRatioMode.KeepAspectRatio
                 )
                 label.setPixmap(pixmap)

@@ -21,7 +21,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from ui.features.project.data_preview import DataPreview, DataSummary, differences, lacking_labels, summary_of
+from ui.features.project.data_preview import (
+    PICTURE_PX,
+    DataPreview,
+    DataSummary,
+    differences,
+    lacking_labels,
+    summary_of,
+)
 from ui.features.project.draft import Draft, build, callables_of, is_class, samples_functions_of
 from ui.shared.file_dialogs import DATA, MODEL_FORMS, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import FRAME_PX, PathField, SpinBox, TallForm, make_primary
@@ -93,12 +100,13 @@ class NewProjectDialog(QDialog):
         self.model.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _room_px(self) -> int:
-        """Return the height of the rows that a model and data in Python add, as far as it fits."""
+        """Return the height of the rows that a model and data add, as far as it fits."""
         rows = [box for box in (self.attribute, self.data_function) if box.isHidden()]
         rows_px = sum(box.sizeHint().height() + _ROW_GAP_PX for box in rows)
         hint_px = 2 * self.fontMetrics().lineSpacing() + _ROW_GAP_PX
+        previews_px = 2 * (PICTURE_PX + _ROW_GAP_PX)
         free = self.screen().availableSize().height() - self.sizeHint().height() - FRAME_PX
-        return max(min(rows_px + hint_px, free), 0)
+        return max(min(rows_px + hint_px + previews_px, free), 0)
 
     @property
     def folder(self) -> Path:

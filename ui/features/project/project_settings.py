@@ -35,7 +35,7 @@ from ui.features.project.setting_sections import SettingSections
 from ui.shared.file_dialogs import DATA, MODELS, WEIGHTS
 from ui.shared.forms import PathField, make_primary, resize_on_screen
 from ui.shared.labels import Label, literal
-from ui.shared.setting_names import PREPROCESS, SECTIONS, TOKENS, Rows, titles
+from ui.shared.setting_names import PREPROCESS, SECTIONS, TOKENS, Rows, in_window, titles
 from ui.shared.target_form import LABELS_PX, BoardBox, TargetForm
 from ui.state.document import Document
 from ui.state.relocate import relative_to
@@ -46,6 +46,7 @@ from workbench.project.model import Project
 from workbench.project.sources import TEXT_SUFFIX, missing
 from workbench.targets import target_of
 from workbench.text import listed
+from workbench.toolchains import choice
 
 _LABELS = "Labels (*.npy *.npz *.pt)"
 _TOKENIZERS = "Tokenizers (*.json *.py)"
@@ -131,6 +132,8 @@ class ProjectSettingsDialog(QDialog):
         self._before: dict[str, str] = {}
         # The input shapes that follow from the calibration data.
         self._data_shapes: Shapes = ()
+        # The input shapes that were written for other data.
+        self._followed = ""
         # Settings that messages name; their rows are shown even where they have no use yet.
         self._named: set[str] = set()
         self._soon = QTimer(self, interval=250, singleShot=True)
@@ -198,7 +201,7 @@ class ProjectSettingsDialog(QDialog):
 
     def check(self) -> None:
         """Show what is wrong with the present values."""
-        infos: list[ErrorInfo] = []
+        infos, doubts = list[ErrorInfo](), list[ErrorInfo]()
         summaries = self._summaries()
         self._follow_data(summaries["calibration.spec"].shapes)
         try:
@@ -209,7 +212,8 @@ class ProjectSettingsDialog(QDialog):
             lacking = missing(opened)
             infos = list(lacking.infos) if lacking is not None else []
             infos += target_of(opened.project.target.id).check(opened.project.target, opened.folder)
-        self._show_problems(infos or list(self._remarks(summaries)))
+            doubts = [*choice.problems(opened.project), *self._remarks(summaries)]
+        self._show_problems(infos or doubts)
         self.buttons.button(QDialogButtonBox.StandardButton.Ok).setEnabled(not infos)
         self.sections.use(self._unused())
 
@@ -244,6 +248,7 @@ class ProjectSettingsDialog(QDialog):
         if shapes and shapes != self._data_shapes:
             if self._data_shapes and _read(field) == _shapes_text(self._data_shapes):
                 _write(field, _shapes_text(shapes))
+                self._followed = _shapes_text(shapes)
             self._data_shapes = shapes
 
     def _remarks(self, summaries: Mapping[str, DataSummary]) -> Iterator[ErrorInfo]:
@@ -255,6 +260,8 @@ class ProjectSettingsDialog(QDialog):
             yield _remark("model.spec", f"{Path(file).name} has no {name}, but {listed(names)}.")
         data, evaluation = summaries["calibration.spec"], summaries["evaluation.data.spec"]
         shapes = texts["model.input_shapes"]
+        if shapes and shapes == self._followed != self._before["model.input_shapes"]:
+            yield _remark("model.input_shapes", f"Set to {shapes}, the shape of the calibration data.")
         is_resized = bool(texts["calibration.preprocess.size"])
         if shapes and not is_resized and (text := other_shapes(data, shapes)):
             yield _remark("model.input_shapes", text)
@@ -274,7 +281,7 @@ class ProjectSettingsDialog(QDialog):
                 wrong.add(self._row_of(field))
         self.sections.mark(wrong)
         for info in infos[:_MOST_PROBLEMS]:
-            text = escape(f"{info.message} {info.hint}".strip())
+            text = escape(f"{info.message} {in_window(info.hint)}".strip())
             key = info.where.id if info.where is not None else ""
             if self.field_of(key) is not None:
                 text = f'<a href="{escape(key)}">{escape(titles().get(key, key))}</a>: {text}'

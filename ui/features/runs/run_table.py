@@ -13,16 +13,21 @@ from workbench.history.runs import Cost, Run
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run, whether it is on the Pareto front, and whether its model is not the last run's."""
+    """A run, whether it is on the Pareto front, and whether its model is not the last run's.
+
+    ``settings`` are those that differ from the first run with the same rules.
+    """
 
     run: Run
     is_best: bool = False
     is_other: bool = False
+    settings: str = ""
 
     @property
     def rules(self) -> str:
         """What decides its precision, after a word on another model."""
-        return f"other model: {rules_line(self.run)}" if self.is_other else rules_line(self.run)
+        line = ", ".join(filter(None, (rules_line(self.run), self.settings)))
+        return f"other model: {line}" if self.is_other else line
 
 
 def _cost(read: Callable[[Cost], float], text: Callable[[float], str]) -> Callable[[RunRow], str]:

@@ -35,6 +35,7 @@ from workbench.history.comparison import (
     point_of,
     rules_line,
     run_title,
+    settings_lines,
 )
 from workbench.history.runs import Run
 from workbench.ids import StageId
@@ -49,7 +50,7 @@ NO_COST = "Compile to see accuracy over cycles."
 # Below it the table, which would hide cycles and memory, is above the plot.
 _WIDE_PX = 1200
 # The parts of the width, and the largest width of the rules, which leave the figures visible.
-_SIZES, _RULES_PX = (680, 360), 220
+_SIZES, _RULES_PX = (1080, 430), 220
 # The page of the comparison.
 _COMPARISON = 1
 NO_PAIR = "Select two or more runs to compare them."
@@ -154,7 +155,8 @@ class RunsPanel(Panel):
             self._runs = runs
             best = front_of(runs)
             self.model.set_rows(
-                RunRow(run, run.number in best, not is_same_model(run, runs[-1])) for run in runs
+                RunRow(run, run.number in best, not is_same_model(run, runs[-1]), settings)
+                for run, settings in zip(runs, settings_lines(runs), strict=True)
             )
             for column in range(len(RUN_COLUMNS)):
                 # Columns without a figure, e.g. a measured one, are hidden.

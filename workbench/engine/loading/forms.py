@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workbench.errors import WorkbenchError
 
 _MODEL = Place(kind="option", id="model.spec")
+_STATISTICS = ("running_mean", "running_var")
 _SHORT = (torch.float16, torch.bfloat16)
 _QUANTIZED = (torch.qint8, torch.quint8, torch.qint32)
 _OBSERVERS = (torch.ao.quantization.ObserverBase, torch.ao.quantization.FakeQuantizeBase)
@@ -38,19 +39,29 @@ def refuse_form(module: torch.nn.Module) -> None:
         if refused := _refused_weight(weight):
             message, hint, code = refused
             raise failure(f"The weight {name} {message}.", hint, _MODEL, code=code)
-        _refuse_values_of(name, weight)
 
 
-def _refuse_values_of(name: str, weight: torch.Tensor) -> None:
-    """Raise for a parameter with NaN or infinity; buffers may be masks of infinity."""
-    is_judged = isinstance(weight, torch.nn.Parameter) and weight.dtype in {torch.float32, torch.float64}
-    if is_judged and not weight.detach().isfinite().all():
-        raise failure(
-            f"The weight {name} has values that are infinite or NaN.",
-            "Load a checkpoint from before the loss diverged, or train again with a lower learning rate.",
-            _MODEL,
-            code="weight-not-finite",
-        )
+def refuse_weights(model: torch.nn.Module | torch.export.ExportedProgram, option: str) -> None:
+    """Raise for a parameter, or statistics of a norm, with NaN or infinity.
+
+    Other buffers may be masks of infinity.
+
+    Args:
+        model: The model with the weights that the project uses.
+        option: The field of the project that names their file.
+
+    Raises:
+        WorkbenchError: A value is not finite.
+    """
+    statistics = ((n, b) for n, b in model.named_buffers() if n.rpartition(".")[2] in _STATISTICS)
+    for name, weight in (*model.named_parameters(), *statistics):
+        if weight.is_floating_point() and not weight.detach().isfinite().all():
+            raise failure(
+                f"The weight {name} has values that are infinite or NaN.",
+                "Load a checkpoint from before the loss diverged, or train again with a lower learning rate.",
+                Place(kind="option", id=option),
+                code="weight-not-finite",
+            )
 
 
 def _refused_part(part: torch.nn.Module) -> tuple[str, str, str] | None:

@@ -31,7 +31,7 @@ from workbench.engine.fx.flat_inputs import (
 from workbench.engine.fx.usual_forms import with_free_names, with_free_weights
 from workbench.engine.loading.checkpoints import load_weights
 from workbench.engine.loading.eager import EagerModel, example_request
-from workbench.engine.loading.forms import refuse_form, refuse_quantized
+from workbench.engine.loading.forms import refuse_form, refuse_quantized, refuse_weights
 from workbench.engine.loading.pt2 import load_strictly, load_trusted
 from workbench.engine.user_code import code_import
 from workbench.errors import Place, failure, reason_of
@@ -127,6 +127,7 @@ def load_model(model: ModelSource, folder: Path, calibration: DataSource | None 
     taken = None
     if model.weights:
         taken = load_weights(module, sources.absolute(folder, model.weights))
+    refuse_weights(module, "model.weights" if model.weights else "model.spec")
     given = _inputs_from_file(model, folder)
     if given is None and arguments is None:
         raise failure(
@@ -184,6 +185,7 @@ def _load_program(path: Path, model: ModelSource, folder: Path) -> LoadedModel:
             code="model-file-unreadable",
         ) from error
     refuse_quantized(program, path.name)
+    refuse_weights(program, "model.spec")
     for parameter in program.parameters():
         parameter.requires_grad_(False)
     given = _inputs_from_file(model, folder)

@@ -32,6 +32,7 @@ from workbench.engine.targets import toolchain_of
 from workbench.errors import Place, WorkbenchError, failure
 from workbench.results import (
     ARRAYS_FILE,
+    TENSOR_SAMPLES,
     CalibrateResult,
     Dependence,
     EvaluateResult,
@@ -46,9 +47,6 @@ if TYPE_CHECKING:
     from workbench.engine.evaluation.reference_outputs import FloatReference
     from workbench.engine.runtime.context import StageContext
     from workbench.results import FormComparison
-
-# Every tensor of both graphs is compared, which takes longer than a run.
-TENSOR_SAMPLES = 8
 
 
 def run(context: StageContext) -> None:

@@ -148,6 +148,9 @@ def test_that_a_graph_that_is_zoomed_out_is_in_the_middle(
     at = view.surface.camera.to_window(view.surface.scene.bounds.center())
     middle = QRectF(QPointF(), view.surface.size()).center()
     assert (at.x(), at.y()) == pytest.approx((middle.x(), middle.y()), abs=1)
+    # It is no smaller than all of it needs.
+    whole = view.surface.fitting(view.surface.scene.bounds).scale
+    assert view.surface.camera.scale == pytest.approx(min(whole, 1.0))
 
 
 def test_that_zooming_leaves_what_is_under_the_mouse_in_place(show: Show, layers: GraphSnapshot) -> None:
