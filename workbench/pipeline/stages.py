@@ -39,7 +39,7 @@ STAGES: tuple[Stage, ...] = (
         (),
         ("model",),
         ("torch", "executorch"),
-        6,
+        7,
         _entry("import_model"),
     ),
     Stage(
