@@ -189,12 +189,6 @@ def become_engine(niceness: int) -> None:
     os.nice(niceness)
 
 
-def give_way(niceness: int) -> None:
-    """Lower the priority of this process, where the system has priorities of this kind."""
-    if sys.platform != "win32":
-        os.nice(niceness)
-
-
 def limit_resources(memory_bytes: int, time_s: float) -> None:
     """Let this process have no more memory [bytes], and time of the processor from now on [s].
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from workbench.engine.runtime.forked import forked
 from workbench.errors import Cancelled
-from workbench.operating_system import give_way, kill_forked, status_of
+from workbench.operating_system import kill_forked, status_of
 from workbench.protocol import (
     MAX_EVENT_BYTES,
     Event,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 _WAIT_S = 0.1
 # The time that a cancelled copy gets to remove what it has begun to write [s].
 _GRACE_S = 1.0
-# By how much the priority of the copy is lower: what it runs beside takes longer.
-_NICENESS = 5
 
 
 class ForkedStage:
@@ -52,7 +50,6 @@ class ForkedStage:
         self._ending: Event | None = None
 
         def run(writing: int) -> None:
-            give_way(_NICENESS)
             cancelled = threading.Event()
             signal.signal(signal.SIGTERM, lambda *_: cancelled.set())
             lock = threading.Lock()
