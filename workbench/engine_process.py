@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import ValidationError
 
 from workbench import engine_start, interpreter, system_limits
-from workbench.ids import is_stage
+from workbench.ids import STAGE_IDS, is_stage
 from workbench.operating_system import CAN_FORK, become_engine, end_group, is_bus_error, is_kill
-from workbench.pipeline.stages import BESIDE
 from workbench.process_guard import SERVER_OF_VARIABLE, ProcessGuard
 from workbench.protocol import (
     MAX_EVENT_BYTES,
@@ -256,9 +255,9 @@ class EngineProcess:
 
     def _follow(self, event: Event) -> None:
         if isinstance(event, StageStarted):
-            # What a copy of the engine computes is not what the engine is doing.
-            if not is_stage(self._stage) or BESIDE.get(self._stage) != event.stage:
-                self._stage, self._largest = event.stage, event.largest
+            # Of two at a time, the earlier one is in a copy of the engine.
+            self._stage = max(self._stage, event.stage, key=_position)
+            self._largest = event.largest
         elif isinstance(event, JobFinished):
             self._stage = ""
             with self._sending, contextlib.suppress(ValueError):
@@ -308,6 +307,11 @@ class EngineProcess:
             return ""
         tensor = f" (largest tensor: {self._largest})" if self._largest else ""
         return f", perhaps for want of memory{tensor}"
+
+
+def _position(stage: str) -> int:
+    """Return the place of a stage in the order of a run; -1 for none."""
+    return STAGE_IDS.index(stage) if is_stage(stage) else -1
 
 
 def _decoded(line: bytes | OversizedLine) -> Event:

@@ -20,7 +20,7 @@ from workbench.history.runs import Run, run_of
 from workbench.ids import StageId
 from workbench.pipeline.cache import Cache, default_root
 from workbench.pipeline.plan import Plan, plan
-from workbench.pipeline.stages import STAGES, stages_until
+from workbench.pipeline.stages import stages_until
 from workbench.project.frozen import Frozen
 from workbench.project.gate import condition_of
 from workbench.project.opened import OpenProject
@@ -325,8 +325,6 @@ def _cached_reports(
 
 
 def _reports(job: JobResult) -> list[StageReport]:
-    """Return what became of the stages, in their order."""
-    order: list[str] = [stage.id for stage in STAGES]
     reports = []
     for event in job.stages:
         match event:
@@ -337,10 +335,7 @@ def _reports(job: JobResult) -> list[StageReport]:
                 reports.append(StageReport(event.stage, "", "skipped"))
             case StageFailed():
                 reports.append(StageReport(event.stage, event.key, "failed", event.elapsed_s, event.infos))
-    reports.sort(key=lambda report: order.index(report.id))
-    last = next((at for at, report in enumerate(reports) if report.state == "failed"), len(reports))
-    # What was computed beside a stage that failed does not count.
-    return reports[: last + 1]
+    return reports
 
 
 def _collected(outcome: _Outcome, options: _Options) -> RunResult:

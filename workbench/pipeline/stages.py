@@ -127,8 +127,6 @@ STAGES: tuple[Stage, ...] = (
     ),
 )
 STAGES_BY_ID: Mapping[StageId, Stage] = {stage.id: stage for stage in STAGES}
-# A stage, and the one that a copy of the engine may compute meanwhile: neither needs the other.
-BESIDE: Mapping[StageId, StageId] = {"lower": "evaluate", "verify": "package"}
 
 
 def title_of_job(job: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +17,6 @@ from workbench.pipeline.cache import Cache
 from workbench.pipeline.stages import STAGES
 from workbench.project.gate import Gate
 from workbench.project.model import DataSource, Rule, TargetChoice
-from workbench.protocol import StageFailed, StageFinished
 from workbench.results import CompiledProgram, save_result
 from workbench.studies.documents import Blame
 from workbench.studies.sensitivity import SensitivityResult
@@ -206,25 +204,6 @@ def test_that_a_condition_that_cannot_be_read_starts_nothing(net, played):
         wb.run(net, fail_if=("speed>2",))
     assert caught.value.infos[0].code == "gate-condition-invalid"
     assert not played.made
-
-
-def test_that_what_was_packed_beside_a_failed_verification_is_not_delivered(net, played, tmp_path):
-    usual = Play(fail="verify", infos=(ErrorInfo(message="Rejected.", code="reference-model-rejected"),))
-
-    def packed_beside(command):
-        key = command.plan.key("package")
-        with Cache(Path(command.cache_root)).writing(key) as folder:
-            write_result("package", folder)
-        for event in usual(command):
-            if isinstance(event, StageFailed):
-                yield StageFinished(job=event.job, stage="package", key=key, cached=False, elapsed_s=0.1)
-            yield event
-
-    played.play(packed_beside)
-    result = wb.run(net, out=tmp_path / "out")
-    assert [stage.id for stage in result.stages] == STAGE_IDS[: STAGE_IDS.index("verify") + 1]
-    assert [info.code for info in result.errors] == ["reference-model-rejected"]
-    assert not (tmp_path / "out").exists()
 
 
 def test_that_code_runs_only_with_trust(tmp_path, played):

@@ -24,7 +24,7 @@ from workbench.files import watching_digests
 from workbench.ids import StageId, WorkId
 from workbench.pipeline.cache import DEFAULT_LIMIT_BYTES, Cache
 from workbench.pipeline.plan import Plan, PlannedStage, plan
-from workbench.pipeline.stages import BESIDE, STAGES_BY_ID, stages_until
+from workbench.pipeline.stages import STAGES_BY_ID, stages_until
 from workbench.project.opened import OpenProject
 from workbench.protocol import (
     Event,
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Outcome = Literal["done", "failed", "cancelled"]
+# A stage, and the one that it runs beside: neither needs the other.
+_BESIDE: tuple[StageId, StageId] = ("evaluate", "lower")
 
 
 @dataclass(eq=False)
@@ -64,7 +66,7 @@ class EngineJob:
         self._cache = Cache(root, DEFAULT_LIMIT_BYTES if limit is None else limit)
         self._opened = OpenProject(self.command.project, Path(self.command.folder))
         self._plan = Plan(())
-        self._beside: tuple[ForkedStage, PlannedStage] | None = None
+        self._beside: ForkedStage | None = None
 
     @property
     def work(self) -> WorkId:
@@ -110,7 +112,7 @@ class EngineJob:
                     assert_never(self.command)
         finally:
             if self._beside is not None:
-                self._beside[0].end()
+                self._beside.end()
             code_import.uninstall()
             self._cache.prune()
 
@@ -143,40 +145,36 @@ class EngineJob:
         return "done"
 
     def _stages(self, until: StageId, skip: tuple[StageId, ...]) -> Outcome:
-        beside = self._computed_beside(until, skip)
         for stage_id in stages_until(until):
             if self.cancelled.is_set():
                 return "cancelled"
             stage = self._plan.of(stage_id)
-            if stage_id in beside.values():
-                continue
             if reason := _left_out(stage, until, skip):
                 self.send(StageSkipped(job=self.command.job, stage=stage_id, reason=reason))
-                continue
-            if stage_id in beside:
-                self._fork(self._plan.of(beside[stage_id]))
-            if not self._run_stage(stage):
+            elif self._runs_beside(stage_id, until, skip):
+                self._fork(stage)
+            elif not self._run_stage(stage):
                 return "cancelled" if self.cancelled.is_set() else "failed"
         return "done"
 
-    def _computed_beside(self, until: StageId, skip: tuple[StageId, ...]) -> dict[StageId, StageId]:
-        """Return the stages beside which another one is to run in a copy of the engine, with that one."""
-        if not self.command.accelerate or not can_fork():
-            return {}
-        stages = [self._plan.of(stage_id) for stage_id in stages_until(until) if stage_id not in skip]
-        computed = {
-            stage.id
+    def _runs_beside(self, stage_id: StageId, until: StageId, skip: tuple[StageId, ...]) -> bool:
+        """Return whether a stage is to run in a copy of the engine, beside the next one."""
+        first, second = _BESIDE
+        if stage_id != first or second not in stages_until(until) or second in skip:
+            return False
+        stages = [self._plan.of(one) for one in _BESIDE]
+        computed = all(
+            stage.state not in {"blocked", "unavailable"} and not self._cache.has(stage.key)
             for stage in stages
-            if stage.state not in {"blocked", "unavailable"} and not self._cache.has(stage.key)
-        }
-        return {one: other for one, other in BESIDE.items() if {one, other} <= computed}
+        )
+        return computed and self.command.accelerate and can_fork()
 
     def _fork(self, stage: PlannedStage) -> None:
         def work(send: Callable[[Event], None], cancelled: threading.Event) -> None:
             self.send, self.cancelled = send, cancelled
             self._run_stage(stage)
 
-        self._beside = ForkedStage(work, self.send), stage
+        self._beside = ForkedStage(work, self.send)
 
     def _run_stage(self, stage: PlannedStage) -> bool:
         """Run a stage, or take it from the cache; return whether the job goes on.
@@ -205,13 +203,12 @@ class EngineJob:
         beside, self._beside = self._beside, None
         if beside is None:
             return True
-        copy, stage = beside
         try:
-            ending = copy.ending(self.cancelled)
+            ending = beside.ending(self.cancelled)
         finally:
-            copy.end()
+            beside.end()
         if ending is None:
-            return self._run_stage(stage)
+            return self._run_stage(self._plan.of(_BESIDE[0]))
         return isinstance(ending, StageFinished)
 
     def _ending(self, stage: PlannedStage, begun: float) -> StageFinished | StageFailed | None:
@@ -255,7 +252,7 @@ class EngineJob:
 
     def _context(self, work: WorkId, out: Path) -> StageContext:
         def report(stage_id: WorkId, fraction: float | None, message: str) -> None:
-            if self._beside is not None and self._beside[0].failed:
+            if self._beside is not None and self._beside.failed:
                 raise Cancelled
             job = self.command.job
             self.send(StageProgress(job=job, stage=stage_id, fraction=fraction, message=message))
