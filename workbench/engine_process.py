@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 _NICENESS = 5
 # Signals that native code gets for its own faults; others come from outside.
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
-# An engine whose program has died gets this time to end its job [s].
-ORPHAN_GRACE_S = 3
 _LOG_CHUNK, _MAX_LOG_LINE = 65_536, 8_000
 CANCEL_GRACE_S = 2.0
 # An engine of another toolchain is given up if it has not imported its packages by then [s].
@@ -139,11 +137,11 @@ class EngineProcess:
         if warm and can_fork() and not toolchain:
             with engine_start.made_pipes() as (pipes, children):
                 self._handle = _fork(*children)
+            self._guard = ProcessGuard(self.pid, engine_start.ORPHAN_GRACE_S)
         else:
             started = engine_start.take(*surroundings)
-            self._handle, pipes = _Spawned(started.process), started.pipes
+            self._handle, self._guard, pipes = _Spawned(started.process), started.guard, started.pipes
         self._commands, self._events, self._log = pipes
-        self._guard = ProcessGuard(self.pid, ORPHAN_GRACE_S)
         self._is_late = False
         self._start_limit = threading.Timer(START_LIMIT_S, self._give_up)
         self._start_limit.daemon = True

@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from workbench import interpreter
 from workbench.operating_system import end_group, passed
+from workbench.process_guard import ProcessGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+# An engine whose program has died gets this time to end its job [s].
+ORPHAN_GRACE_S = 3
 
 
 class Pipes(NamedTuple):
@@ -26,9 +31,13 @@ class Pipes(NamedTuple):
 
 
 class StartedEngine(NamedTuple):
-    """An engine's process, this side of its pipes, and the interpreter and variables it was started with."""
+    """An engine's process, this side of its pipes, and the interpreter and variables it was started with.
+
+    Until the guard is released, the engine ends with this process.
+    """
 
     process: subprocess.Popen[bytes]
+    guard: ProcessGuard
     pipes: Pipes
     python: str
     variables: dict[str, str]
@@ -70,7 +79,7 @@ def start(python: str, variables: dict[str, str]) -> StartedEngine:
             start_new_session=True,
             **options,
         )
-    return StartedEngine(process, own, python, variables)
+    return StartedEngine(process, ProcessGuard(process.pid, ORPHAN_GRACE_S), own, python, variables)
 
 
 def start_early() -> None:
@@ -98,5 +107,6 @@ def end_early() -> None:
         engine = _early.pop()
         end_group(engine.process.pid)
         engine.process.wait()
+        engine.guard.release()
         for descriptor in engine.pipes:
             os.close(descriptor)

@@ -24,6 +24,7 @@ def test_that_an_engine_started_early_is_taken_once_by_what_has_its_surroundings
     assert others[1].process.pid != early.process.pid
     for engine in (early, *others):
         engine.process.kill()
+        engine.guard.release()
         engine.process.wait()
 
 

@@ -17,6 +17,7 @@ from tests.problems import refused
 from workbench import engine_process, engine_start, protocol
 from workbench.engine_process import EngineProcess
 from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.process_guard import ProcessGuard
 from workbench.project.configs import FixedRange
 from workbench.project.gate import Gate
 from workbench.project.model import Bookmark, ModelSource, TargetChoice
@@ -162,7 +163,7 @@ def talking(monkeypatch, *lines):
             )
         process.stdin.write(b"".join(line + b"\n" for line in lines))
         process.stdin.close()
-        return engine_start.StartedEngine(process, own, *surroundings)
+        return engine_start.StartedEngine(process, ProcessGuard(process.pid), own, *surroundings)
 
     monkeypatch.setattr(engine_start, "start", start)
     return EngineProcess()
