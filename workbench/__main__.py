@@ -10,9 +10,25 @@ from workbench.interpreter import leave_current_folder, leave_deleted_folder
 
 
 def main() -> int:
-    """Prepare the process, then run one verb; return the exit code."""
+    """Prepare the process, then run one verb; return the exit code.
+
+    Most runs need an engine, which takes longer to import its packages than the command line.
+    """
     deleted = leave_deleted_folder()
     leave_current_folder()
+    if sys.argv[1:2] != ["run"]:
+        return _run(deleted=deleted)
+    from workbench.engine_start import end_early, start_early
+
+    start_early()
+    try:
+        return _run(deleted=deleted)
+    finally:
+        end_early()
+
+
+def _run(*, deleted: bool) -> int:
+    """Run one verb; return the exit code."""
     gc.disable()
     try:
         from workbench import cli

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from workbench import interpreter, system_limits
+from workbench import engine_start, interpreter, system_limits
 from workbench.ids import STAGE_IDS, is_stage
-from workbench.operating_system import CAN_FORK, become_engine, end_group, is_bus_error, is_kill, passed
+from workbench.operating_system import CAN_FORK, become_engine, end_group, is_bus_error, is_kill
 from workbench.process_guard import SERVER_OF_VARIABLE, ProcessGuard
 from workbench.protocol import (
     MAX_EVENT_BYTES,
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 _NICENESS = 5
 # Signals that native code gets for its own faults; others come from outside.
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE})
-# An engine whose program has died gets this time to end its job [s].
-ORPHAN_GRACE_S = 3
 _LOG_CHUNK, _MAX_LOG_LINE = 65_536, 8_000
 CANCEL_GRACE_S = 2.0
 # An engine of another toolchain is given up if it has not imported its packages by then [s].
@@ -135,20 +133,15 @@ class EngineProcess:
         self._expected = False
         self._sending = threading.Lock()
         self._timer: threading.Timer | None = None
-        child_commands, self._commands = os.pipe()
-        self._events, child_events = os.pipe()
-        self._log, child_log = os.pipe()
-        children = (child_commands, child_events, child_log)
-        try:
-            self._handle = (
-                _fork(*children)
-                if warm and can_fork() and not toolchain
-                else _spawn(*children, *surroundings)
-            )
-        finally:
-            for descriptor in children:
-                os.close(descriptor)
-        self._guard = ProcessGuard(self.pid, ORPHAN_GRACE_S)
+        self._handle: _Handle
+        if warm and can_fork() and not toolchain:
+            with engine_start.made_pipes() as (pipes, children):
+                self._handle = _fork(*children)
+            self._guard = ProcessGuard(self.pid, engine_start.ORPHAN_GRACE_S)
+        else:
+            started = engine_start.take(*surroundings)
+            self._handle, self._guard, pipes = _Spawned(started.process), started.guard, started.pipes
+        self._commands, self._events, self._log = pipes
         self._is_late = False
         self._start_limit = threading.Timer(START_LIMIT_S, self._give_up)
         self._start_limit.daemon = True
@@ -389,17 +382,3 @@ def surroundings_of(toolchain: str) -> tuple[str, dict[str, str]]:
         return "", variables
     known = toolchain_of(toolchain)
     return known.python, variables_for(folder_for(known), (NAME_VARIABLE, toolchain))
-
-
-def _spawn(commands: int, events: int, log: int, python: str, variables: dict[str, str]) -> _Spawned:
-    arguments, options = passed((commands, events))
-    process: subprocess.Popen[bytes] = subprocess.Popen(
-        interpreter.command("workbench.engine", *arguments, python=python),
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-        **options,
-    )
-    return _Spawned(process)

@@ -109,7 +109,7 @@ def test_that_no_path_or_user_of_this_machine_is_inside(digits):
         assert not [m for m in marks if m in data], file["name"]
 
 
-def test_that_a_second_run_starts_no_engine_and_tells_the_same(digits):
+def test_that_a_second_run_computes_nothing_and_tells_the_same(digits):
     workbench, path, first = digits
     again = workbench("run", path, "--json")
     assert {s["state"] for s in again.document["stages"]} == {"cached"}

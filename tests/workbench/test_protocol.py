@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from tests.fakes.projects import make_project
 from tests.for_each import for_each
 from tests.problems import refused
-from workbench import engine_process, protocol
+from workbench import engine_process, engine_start, protocol
 from workbench.engine_process import EngineProcess
 from workbench.errors import ErrorInfo, Place, WorkbenchError
+from workbench.process_guard import ProcessGuard
 from workbench.project.configs import FixedRange
 from workbench.project.gate import Gate
 from workbench.project.model import Bookmark, ModelSource, TargetChoice
@@ -150,21 +151,21 @@ def talking(monkeypatch, *lines):
     """Let an engine process be a program that says some lines and waits."""
     code = "import os, sys, time; os.write(int(sys.argv[1]), sys.stdin.buffer.read()); time.sleep(9)"
 
-    def spawn(commands, events, log, *surroundings):
-        del surroundings
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, str(events)],
-            stdin=subprocess.PIPE,
-            pass_fds=(events,),
-            start_new_session=True,
-            stdout=log,
-            stderr=log,
-        )
+    def start(*surroundings):
+        with engine_start.made_pipes() as (own, children):
+            process = subprocess.Popen(
+                [sys.executable, "-c", code, str(children.events)],
+                stdin=subprocess.PIPE,
+                pass_fds=(children.events,),
+                start_new_session=True,
+                stdout=children.log,
+                stderr=children.log,
+            )
         process.stdin.write(b"".join(line + b"\n" for line in lines))
         process.stdin.close()
-        return engine_process._Spawned(process)
+        return engine_start.StartedEngine(process, ProcessGuard(process.pid), own, *surroundings)
 
-    monkeypatch.setattr(engine_process, "_spawn", spawn)
+    monkeypatch.setattr(engine_start, "start", start)
     return EngineProcess()
 
 

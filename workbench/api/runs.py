@@ -12,6 +12,7 @@ from workbench.api.jobs import JobResult, run_job
 from workbench.api.projects import allowed_code, check_planned, require_valid
 from workbench.api.summary import Delivered, summary
 from workbench.deploy.delivery import deliver
+from workbench.engine_start import end_early
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.escaping import html_table
 from workbench.history.outcomes import KEY, outcome_of
@@ -205,7 +206,9 @@ def run(
     warnings = _Warnings(opened, planned, results, on_warning)
     warnings.look()
     stages = _cached_reports(planned, results, last, skip)
-    if stages is None:
+    if stages is not None:
+        end_early()
+    else:
         code = allowed_code(opened, trust=trust)
         command = RunUntil(
             job="run",

@@ -15,6 +15,7 @@ from workbench.engine.acceleration.fx_speedups import (
 )
 from workbench.engine.acceleration.operator_registry import known_composites, plain_kernels
 from workbench.engine.acceleration.range_search import SEARCH, quick_search
+from workbench.engine.acceleration.saving import CANONICALIZE, plain_saving
 from workbench.engine.acceleration.signature_maps import ENTRIES, PROPERTIES, signature_maps
 from workbench.engine.acceleration.skip_unchanged_passes import skip_unchanged_passes
 from workbench.engine.toolchain_patches.patching import Patch
@@ -189,5 +190,14 @@ OTHERS: tuple[Patch, ...] = (
         "Of up to 100,000 steps those that lead to the same bins are left out.",
         "The comparisons are the same, in float32; the errors are computed by the stock function.",
         apply=quick_search,
+    ),
+    Patch(
+        "plain-saving",
+        "Save programs without a second form",
+        "acceleration",
+        (CANONICALIZE,),
+        "The canonical form of a program that is saved is not made.",
+        "torch makes it to see whether it can, and drops it.",
+        apply=plain_saving,
     ),
 )

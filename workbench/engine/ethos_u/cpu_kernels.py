@@ -12,9 +12,6 @@ from typing import Any
 
 import torch
 from executorch.backends.arm.common.annotation_meta import ArmAnnotationInfo
-from executorch.backends.cortex_m.passes.cortex_m_pass_manager import CortexMPassManager
-from executorch.backends.cortex_m.passes.replace_quant_nodes_pass import ReplaceQuantNodesPass
-from executorch.backends.cortex_m.target_config import CortexM, CortexMTargetConfig
 from executorch.exir.dialects._ops import ops
 
 # Metadata key of the node before its kernel was selected.
@@ -30,6 +27,8 @@ ACTIVATIONS = (ATEN.relu.default, ATEN.hardtanh.default, ATEN.clamp.default)
 
 def with_border_kernels(manager: Any) -> Any:
     """Return an edge manager with cortex_m's quantize and dequantize operators."""
+    from executorch.backends.cortex_m.passes.replace_quant_nodes_pass import ReplaceQuantNodesPass
+
     _name_origins(manager)
     return manager.transform([ReplaceQuantNodesPass()])
 
@@ -47,6 +46,9 @@ def with_cmsis_nn(manager: Any, cpu: str) -> Any:
     Raises:
         ValueError: an integer operator would have no kernel.
     """
+    from executorch.backends.cortex_m.passes.cortex_m_pass_manager import CortexMPassManager
+    from executorch.backends.cortex_m.target_config import CortexM, CortexMTargetConfig
+
     _name_origins(manager)
     wanted = _groups(manager.exported_program().graph)
     while True:

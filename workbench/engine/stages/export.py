@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import traceback
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -35,6 +36,7 @@ from workbench.engine.fx.usual_forms import (
 )
 from workbench.engine.loading.forms import refuse_ends, refuse_values
 from workbench.engine.quantization.compression import NotPrunableError, channels_of
+from workbench.engine.runtime.accelerated import acceleration
 from workbench.engine.runtime.forked import Beside
 from workbench.engine.runtime.memory_check import check_memory
 from workbench.engine.user_code import line_in_user_code, line_of_definition
@@ -83,7 +85,7 @@ def run(context: StageContext) -> None:
     unnamed = name_modules(program, loaded.module)
     if loaded.module is not None:
         name_sources(program, loaded.module, context.project.model.spec)
-    with Beside(lambda: programs.save(program, context.out), context.check_cancelled) as saving:
+    with Beside(partial(_save, context, program), context.check_cancelled) as saving:
         graph = snapshot(program, LEVEL, loaded.module)
         graph.save(context.out / GRAPH_FILE)
         result = ExportResult(
@@ -107,6 +109,11 @@ def run(context: StageContext) -> None:
         saving.result()
     save_result(result, context.out)
     context.keep(program)
+
+
+def _save(context: StageContext, program: torch.export.ExportedProgram) -> None:
+    with acceleration("plain-saving") if context.accelerate else nullcontext():
+        programs.save(program, context.out)
 
 
 def _traced(loaded: LoadedModel, *, strict: bool) -> torch.export.ExportedProgram:
