@@ -6,7 +6,7 @@ import gc
 import sys
 
 from workbench import system_limits
-from workbench.interpreter import leave_current_folder, leave_deleted_folder
+from workbench.interpreter import leave_current_folder, leave_deleted_folder, open_closed_streams
 
 
 def main() -> int:
@@ -14,12 +14,16 @@ def main() -> int:
 
     Most runs need an engine, which takes longer to import its packages than the command line.
     """
+    open_closed_streams()
     deleted = leave_deleted_folder()
     leave_current_folder()
     if sys.argv[1:2] != ["run"]:
         return _run(deleted=deleted)
-    from workbench.engine_start import end_early, start_early
-
+    try:
+        from workbench.engine_start import end_early, start_early
+    except (ImportError, MemoryError, OSError):
+        # The command line says what is missing.
+        return _run(deleted=deleted)
     start_early()
     try:
         return _run(deleted=deleted)

@@ -79,12 +79,18 @@ def start(python: str, variables: dict[str, str]) -> StartedEngine:
             start_new_session=True,
             **options,
         )
-    return StartedEngine(process, ProcessGuard(process.pid, ORPHAN_GRACE_S), own, python, variables)
+    try:
+        guard = ProcessGuard(process.pid, ORPHAN_GRACE_S)
+    except BaseException:
+        end_group(process.pid)
+        process.wait()
+        raise
+    return StartedEngine(process, guard, own, python, variables)
 
 
 def start_early() -> None:
     """Start an engine of the program's own toolchain, which the next ``take`` may return."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, MemoryError):
         _early.append(start("", interpreter.environment()))
 
 

@@ -28,6 +28,16 @@ def leave_current_folder() -> None:
     os.environ.update(environment())
 
 
+def open_closed_streams() -> None:
+    """Let closed standard streams be the null device, before anything else gets their numbers."""
+    for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free number is this one: those below are open.
+            os.open(os.devnull, mode)
+
+
 def leave_deleted_folder() -> bool:
     """Go to the root of the disk if the current folder was deleted; return whether it was."""
     if _current_folder():

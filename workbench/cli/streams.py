@@ -76,13 +76,7 @@ def _reason(error: Exception) -> str:
 
 
 def make_safe() -> None:
-    """Replace the streams of this process by ``Writer``, and closed ones by the null device."""
-    for descriptor, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            # The lowest free number is this one: those below are open.
-            os.open(os.devnull, mode)
+    """Replace the streams of this process by ``Writer``; those that were closed lead nowhere."""
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         if stream is None:

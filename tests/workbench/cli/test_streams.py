@@ -85,6 +85,15 @@ def test_that_a_verb_runs_with_closed_streams(tmp_path, closed):
     assert done.returncode == 2
 
 
+def test_that_pipes_get_no_numbers_of_streams_that_were_closed():
+    code = (
+        "import os; from workbench import engine_start; from workbench.interpreter import *;"
+        "open_closed_streams(); pipes = engine_start.made_pipes(); os._exit(min(min(pipes.__enter__())))"
+    )
+    shell = f"exec {sys.executable} -P -c '{code}' <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", shell], check=False).returncode > 2
+
+
 def test_that_a_name_that_is_no_text_is_refused(tmp_path):
     code, out, err = run(["check", os.fsencode(tmp_path) + b"/\xff.qwb", "--json"])
     assert code == 2
