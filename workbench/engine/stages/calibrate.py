@@ -16,6 +16,7 @@ from workbench.engine.calibration.runs import Calibration, searching_ranges
 from workbench.engine.calibration.sample_extrema import SampleExtrema
 from workbench.engine.calibration.statistics import value_hashes
 from workbench.engine.data.evaluation import calibration_samples, is_repeatable
+from workbench.engine.equivalence.first_difference import first_failing, location_text
 from workbench.engine.equivalence.forms import SAMPLES, compare_prepared, reference_on
 from workbench.engine.evaluation.sample_outputs import digest_of
 from workbench.engine.evaluation.stateful_execution import stepping
@@ -24,7 +25,7 @@ from workbench.engine.fx.modules import with_origins
 from workbench.engine.quantization import ranges
 from workbench.engine.runtime.accelerated import accelerated
 from workbench.engine.runtime.forked import Beside
-from workbench.errors import Place, failure
+from workbench.errors import Place, WorkbenchError, failure
 from workbench.results import (
     ARRAYS_FILE,
     EXAMPLE_ONLY,
@@ -161,7 +162,10 @@ def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> 
         for seen, sample in enumerate(samples):
             context.progress(seen, samples.count, f"sample {seen + 1}")
             extrema.begin(sample.index)
-            steps(sample)
+            try:
+                steps(sample)
+            except RuntimeError as error:
+                raise _operator_failed(calibration.module, steps.inputs(sample), error) from error
             threads.wait()
     if not extrema.samples:
         raise failure(
@@ -171,6 +175,22 @@ def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> 
             code="calibration-empty",
         )
     calibration.remember()
+
+
+def _operator_failed(
+    module: torch.fx.GraphModule, inputs: tuple[torch.Tensor, ...], error: RuntimeError
+) -> WorkbenchError:
+    """Return an error for an operator that refuses what preparing made of the program."""
+    node = first_failing(module, inputs)
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return failure(
+        f"The prepared program fails in {location_text(node) or 'an operator'}: {lines[0]}"[:600],
+        "Return what the operator reads, and compute the rest outside of the model; or write it with other "
+        "operators. Whole numbers of 64 bits have 32 in the program.",
+        Place(kind="node", id=node.name) if node is not None else Place(kind="stage", id="calibrate"),
+        details=str(error),
+        code="operator-failed",
+    )
 
 
 def _observe_constants(module: torch.fx.GraphModule) -> None:
