@@ -44,10 +44,10 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         constant selects, and bilinear interpolations and nearest ones by other factors than 2, 4
         and 8 stay on the CPU, and Vela rejects convolutions over three dimensions; for
         U85 it computes those in groups or with strides wrongly. index_put with accumulate adds once
-        to a place that is named twice. A loss of classes refuses their indices once they have 32
-        bits. Pools over three dimensions stay on the CPU. A mean or sum over more than 65,536 places of one dimension does so for U55 and U65,
-        and is wrong for U85. Complex numbers, as of transforms, filters of spectra and rotary
-        positions, stay on the CPU.
+        to a place that is named twice. A loss of classes refuses their indices once they have 32 bits.
+        Pools over three dimensions stay on the CPU. A mean or sum over more than 65,536 places of one
+        dimension does so for U55 and U65, and is wrong for U85. Complex numbers, as of transforms, filters
+        of spectra and rotary positions, stay on the CPU.
     Instead: They are written with means, pools over two dimensions, group norms, tables and slices;
         paddings by nothing are left out, those by less are slices; a vector becomes a matrix of one
         column or row; places are found apart on the CPU, and whole numbers become floats before
