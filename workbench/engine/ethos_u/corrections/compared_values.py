@@ -42,16 +42,19 @@ OF_ROWS = Compared([-1], _MARGIN, 1)
 
 
 def comparison(node: fx.Node) -> Compared | None:
-    """Return how a value is compared; None where it is not, or in two ways that differ."""
-    rows = list(_comparisons(node, 1.0, 1))
+    """Return how a value is compared; None where it is not, in two ways, or read in another way too."""
+    every_row = list(_comparisons(node, 1.0, 1))
+    rows = [row for row in every_row if row is not None]
+    if len(rows) < len(every_row):
+        return None
     dims = next((row.dims for row in rows if row.dims), list(range(len(node.meta["val"].shape))))
     if not rows or len({row.side for row in rows}) > 1:
         return None
     return Compared(dims, max(r.margin for r in rows), rows[0].side, max(r.part for r in rows))
 
 
-def _comparisons(node: fx.Node, factor: float, side: int) -> Iterator[Compared]:
-    """Yield how each reader compares a value; without dimensions where it is not over some."""
+def _comparisons(node: fx.Node, factor: float, side: int) -> Iterator[Compared | None]:
+    """Yield how each reader compares a value, without dimensions where it is not over some; else None."""
     for reader in node.users:
         name, args = called(reader), reader.args
         second: Any = args[1] if len(args) > 1 else None
@@ -72,6 +75,12 @@ def _comparisons(node: fx.Node, factor: float, side: int) -> Iterator[Compared]:
             yield Compared([dim], margin, side if is_largest else -side, _APART)  # type: ignore[list-item]
         elif (change := _changed_by(reader, node)) != 0.0:
             yield from _comparisons(reader, factor / abs(change), side if change > 0 else -side)
+        elif name not in _QUESTIONS:
+            yield None
+
+
+# What asks for infinities, and not for the values.
+_QUESTIONS = {"isinf", "isneginf", "isposinf", "isnan", "isfinite", "eq", "ne", "ones_like", "zeros_like"}
 
 
 def _changed_by(reader: fx.Node, node: fx.Node) -> float:
@@ -90,7 +99,10 @@ def _changed_by(reader: fx.Node, node: fx.Node) -> float:
 
 
 def _is_extreme_of(value: Any, node: fx.Node) -> bool:
-    while called(value) in {"detach", "alias"} or getattr(value, "target", None) is operator.getitem:
+    while (
+        called(value) in {"detach", "alias", "clamp", "clamp_min"}
+        or getattr(value, "target", None) is operator.getitem
+    ):
         value = value.args[0]
     return called(value) in {"amax", "amin", "max", "min"} and value.args[0] is node
 
