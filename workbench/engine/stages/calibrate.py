@@ -25,7 +25,7 @@ from workbench.engine.fx.modules import with_origins
 from workbench.engine.quantization import ranges
 from workbench.engine.runtime.accelerated import accelerated
 from workbench.engine.runtime.forked import Beside
-from workbench.errors import Place, WorkbenchError, failure
+from workbench.errors import Place, failure
 from workbench.results import (
     ARRAYS_FILE,
     EXAMPLE_ONLY,
@@ -56,7 +56,10 @@ def run(context: StageContext) -> None:
     with accelerated(context.accelerate):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
-    with _comparing(context, samples, prepared.module) as comparison:
+    with (
+        _naming_operators(prepared.module, samples),
+        _comparing(context, samples, prepared.module) as comparison,
+    ):
         extrema = SampleExtrema(ranges.activations(calibrated.module))
         calibration = Calibration(context, calibrated.module, extrema)
         warnings = _observe(context, calibration, samples)
@@ -81,6 +84,30 @@ def run(context: StageContext) -> None:
     if not context.project.calibration:
         context.log("Calibrated on the example input only: ranges are not meaningful.", "warning")
     context.keep(calibrated)
+
+
+@contextmanager
+def _naming_operators(module: torch.fx.GraphModule, samples: Samples) -> Iterator[None]:
+    """Raise a problem for an operator that refuses what preparing made of the program.
+
+    Raises:
+        WorkbenchError: its line in the user's source, and what helps.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        node = first_failing(module, next(iter(samples)).inputs)
+        if node is None:
+            raise
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise failure(
+            f"The prepared program fails in {location_text(node)}: {lines[0]}"[:600],
+            "Return what the operator reads, and compute the rest outside of the model; or write it with "
+            "other operators. Whole numbers of 64 bits have 32 in the program.",
+            Place(kind="node", id=node.name),
+            details=str(error),
+            code="operator-failed",
+        ) from error
 
 
 @contextmanager
@@ -162,10 +189,7 @@ def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> 
         for seen, sample in enumerate(samples):
             context.progress(seen, samples.count, f"sample {seen + 1}")
             extrema.begin(sample.index)
-            try:
-                steps(sample)
-            except RuntimeError as error:
-                raise _operator_failed(calibration.module, steps.inputs(sample), error) from error
+            steps(sample)
             threads.wait()
     if not extrema.samples:
         raise failure(
@@ -175,22 +199,6 @@ def _feed(context: StageContext, calibration: Calibration, samples: Samples) -> 
             code="calibration-empty",
         )
     calibration.remember()
-
-
-def _operator_failed(
-    module: torch.fx.GraphModule, inputs: tuple[torch.Tensor, ...], error: RuntimeError
-) -> WorkbenchError:
-    """Return an error for an operator that refuses what preparing made of the program."""
-    node = first_failing(module, inputs)
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return failure(
-        f"The prepared program fails in {location_text(node) or 'an operator'}: {lines[0]}"[:600],
-        "Return what the operator reads, and compute the rest outside of the model; or write it with other "
-        "operators. Whole numbers of 64 bits have 32 in the program.",
-        Place(kind="node", id=node.name) if node is not None else Place(kind="stage", id="calibrate"),
-        details=str(error),
-        code="operator-failed",
-    )
 
 
 def _observe_constants(module: torch.fx.GraphModule) -> None:
