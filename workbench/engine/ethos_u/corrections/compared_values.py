@@ -93,7 +93,7 @@ def _changed_by(reader: fx.Node, node: fx.Node) -> float:
         return -1.0
     if name in {"mul", "div"} and number:
         return float(number) if name == "mul" else 1 / float(number)
-    # Less its own maximum, as before an exponential.
+    # Less its own maximum or the logarithm of its sum, as before an exponential.
     is_shifted = name == "sub" and args[0] is node and _is_extreme_of(args[1], node)
     return 1.0 if is_shifted else 0.0
 
@@ -104,7 +104,7 @@ def _is_extreme_of(value: Any, node: fx.Node) -> bool:
         or getattr(value, "target", None) is operator.getitem
     ):
         value = value.args[0]
-    return called(value) in {"amax", "amin", "max", "min"} and value.args[0] is node
+    return called(value) in {"amax", "amin", "max", "min", "logsumexp"} and value.args[0] is node
 
 
 def masked_scores(write: Writer, scores: fx.Node, inverse: fx.Node, known: Compared) -> Any:
