@@ -460,6 +460,14 @@ def divided_by_zero_remedied():
     return computed(lambda _, y: torch.zeros_like(y) / (y - y + 1) * y)
 
 
+def margin_loss():
+    return computed(lambda _, y: functional.multi_margin_loss(y.mean((2, 3)), torch.tensor([1])))
+
+
+def margin_loss_remedied():
+    return computed(lambda _, y: y.mean((2, 3)))
+
+
 @torch.library.custom_op("refused::twice", mutates_args=())
 def twice(x: torch.Tensor) -> torch.Tensor:
     """An operator of another library."""

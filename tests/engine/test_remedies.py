@@ -101,6 +101,7 @@ REMEDIES = [
     rewritten("batch-norm-without-statistics", "present_statistics", "present_statistics_instance"),
     rewritten("tensor-not-finite", "divided_by_zero"),
     rewritten("operator-without-kernel", "foreign"),
+    rewritten("operator-failed", "margin_loss"),
 ]
 
 

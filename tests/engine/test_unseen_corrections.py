@@ -23,6 +23,12 @@ def test_that_capsules_that_are_zero_leave_the_others_as_they_are(engine):
     assert decibel(engine, name, "a8w8", guarded_quotients=False) < 10
 
 
+def test_that_rows_without_probabilities_leave_the_others_as_they_are(engine):
+    name = "unseen_networks.py:masked_probabilities"
+    assert decibel(engine, name) > 24
+    assert decibel(engine, name, guarded_quotients=False) < 10
+
+
 @pytest.mark.slow
 def test_that_steps_stay_steps_in_16_bits(engine):
     made = network("unseen_networks.py:stairs", "a16w8")

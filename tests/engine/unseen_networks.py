@@ -375,3 +375,15 @@ def odds():
         2,
         8,
     )
+
+
+def masked_probabilities():
+    """Attention whose probabilities are masked and divided by their sums, as in AllenNLP."""
+
+    def run(self, x):
+        seen = (x[..., 0] > 0).float()
+        mask = seen.unsqueeze(2) * seen.unsqueeze(1)
+        p = torch.softmax(self.query(x) @ x.transpose(1, 2) * mask, -1) * mask
+        return p / (p.sum(-1, keepdim=True) + 1e-13) @ x
+
+    return _made(lambda: _Net(run, query=nn.Linear(8, 8)), 1, 6, 8)

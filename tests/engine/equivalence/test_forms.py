@@ -258,6 +258,13 @@ def test_that_only_roundings_excuse_a_difference():
     assert not is_rounding(reference, [reference[0] + 100], changed)
 
 
+def test_that_infinities_and_nan_in_other_places_are_no_rounding():
+    reference, other = torch.tensor([1.0, torch.nan, torch.inf, -torch.inf]), torch.tensor([torch.nan] * 4)
+    assert not is_rounding([reference], [other], [[reference], [reference * (1 + CHANGE)]])
+    assert not is_rounding([reference], [reference.nan_to_num(0.0)], [[reference]])
+    assert is_rounding([reference], [other], [[reference], [torch.tensor([1.0, 2.0, 3.0, 4.0])]])
+
+
 def test_that_a_stateful_sequence_is_one_run():
     steps = [SimpleNamespace(inputs=(i,), carried=1, begins=i in {0, 2}) for i in range(4)]
     runs = forms._runs(steps, continues=True)

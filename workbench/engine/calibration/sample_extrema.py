@@ -71,7 +71,9 @@ class TensorExtrema:
         if bool(torch.isnan(x).any()):
             raise failure(
                 f"Sample {sample} produces NaN in the tensor {self.tensor}.",
-                "Exclude the sample, or look for a division by zero before that tensor.",
+                "Give the operator values for which it is defined: torch.log(x.clamp(min=1e-6)), "
+                "x / total.clamp(min=1e-6). A choice or nan_to_num after it is too late: integers "
+                "have no NaN. Or exclude the sample.",
                 Place(kind="tensor", id=self.tensor),
                 code="tensor-not-finite",
             )

@@ -26,6 +26,17 @@ def described_nodes(
     return seen.values
 
 
+def first_failing(module: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> torch.fx.Node | None:
+    """Return the operation of a program that raises an error; None if none does."""
+    seen = _Seen(module)
+    try:
+        with torch.no_grad():
+            seen.run(*(tensor.clone() for tensor in inputs))
+    except Exception:  # noqa: BLE001 - whatever the operation raises
+        return seen.last
+    return None
+
+
 def first_unknown(
     values: Mapping[torch.fx.Node, Recorded], known: Iterable[Recorded]
 ) -> torch.fx.Node | None:
@@ -54,8 +65,10 @@ class _Seen(torch.fx.Interpreter):
     def __init__(self, module: torch.fx.GraphModule) -> None:
         super().__init__(module)
         self.values: dict[torch.fx.Node, Recorded] = {}
+        self.last: torch.fx.Node | None = None
 
     def run_node(self, n: torch.fx.Node) -> Any:
+        self.last = n
         value = super().run_node(n)
         if n.op == "call_function" and isinstance(value, torch.Tensor) and not value.is_complex():
             self.values[n] = described(value, "", programs.op_name(n))

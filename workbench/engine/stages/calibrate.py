@@ -16,6 +16,7 @@ from workbench.engine.calibration.runs import Calibration, searching_ranges
 from workbench.engine.calibration.sample_extrema import SampleExtrema
 from workbench.engine.calibration.statistics import value_hashes
 from workbench.engine.data.evaluation import calibration_samples, is_repeatable
+from workbench.engine.equivalence.first_difference import first_failing, location_text
 from workbench.engine.equivalence.forms import SAMPLES, compare_prepared, reference_on
 from workbench.engine.evaluation.sample_outputs import digest_of
 from workbench.engine.evaluation.stateful_execution import stepping
@@ -55,7 +56,10 @@ def run(context: StageContext) -> None:
     with accelerated(context.accelerate):
         calibrated = replace(prepared, module=_own_observers(prepared.module))
     samples = calibration_samples(context)
-    with _comparing(context, samples, prepared.module) as comparison:
+    with (
+        _naming_operators(prepared.module, samples),
+        _comparing(context, samples, prepared.module) as comparison,
+    ):
         extrema = SampleExtrema(ranges.activations(calibrated.module))
         calibration = Calibration(context, calibrated.module, extrema)
         warnings = _observe(context, calibration, samples)
@@ -80,6 +84,30 @@ def run(context: StageContext) -> None:
     if not context.project.calibration:
         context.log("Calibrated on the example input only: ranges are not meaningful.", "warning")
     context.keep(calibrated)
+
+
+@contextmanager
+def _naming_operators(module: torch.fx.GraphModule, samples: Samples) -> Iterator[None]:
+    """Raise a problem for an operator that refuses what preparing made of the program.
+
+    Raises:
+        WorkbenchError: its line in the user's source, and what helps.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        node = first_failing(module, next(iter(samples)).inputs)
+        if node is None:
+            raise
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise failure(
+            f"The prepared program fails in {location_text(node)}: {lines[0]}"[:600],
+            "Return what the operator reads, and compute the rest outside of the model; or write it with "
+            "other operators. Whole numbers of 64 bits have 32 in the program.",
+            Place(kind="node", id=node.name),
+            details=str(error),
+            code="operator-failed",
+        ) from error
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from workbench.engine.equivalence.forms import compare_exported
 from workbench.engine.evaluation.model_outputs import can_be_described, described
@@ -329,6 +330,11 @@ def _remedy(error: Exception) -> str:
     is_mapped = any(frame.name == _without_vmap.__name__ for frame in frames)
     if is_mapped or "fake tensor in the exported program constant's list" in str(error):
         return _UNTRACED
+    if isinstance(error, DynamicOutputShapeException):
+        return (
+            f"The size of what {error.args[0]} computes depends on the data: return what it reads, and "
+            "compute the rest, such as a loss, outside of the model."
+        )
     return "Rewrite the line without data-dependent Python, or use torch.cond."
 
 

@@ -187,7 +187,13 @@ def corrections_off(options: Mapping[str, JsonValue]) -> Iterator[ErrorInfo]:
 
 
 # What ExecuTorch, torchao and Vela end with where they fail on a program.
-_TOOLS_FAILED = {"unexpected", "preparing-failed", "lowering-failed", "vela-compile-failed"}
+_TOOLS_FAILED = {
+    "unexpected",
+    "operator-failed",
+    "preparing-failed",
+    "lowering-failed",
+    "vela-compile-failed",
+}
 
 
 def with_switches(infos: tuple[ErrorInfo, ...], options: Mapping[str, JsonValue]) -> tuple[ErrorInfo, ...]:

@@ -140,19 +140,45 @@ def assert_masked(name):
     assert decibel(module, torch.randn(1, 6, 8), kept) > 75
 
 
-def test_that_no_range_is_spanned_by_a_mask():
+def less_its_largest(a, k):
+    a = a.masked_fill_(k[:, None] == 0, -math.inf)
+    return (a - a.amax(-1, keepdim=True)).exp()
+
+
+# What reads masked scores, by the scores and the mask of columns.
+COMPARED = {
+    "softmax": lambda a, k: torch.softmax(MASKS["-inf"](a, None), -1),
+    "chosen numbers": lambda a, k: torch.where(k[:, None] > 0, a, -1e9).softmax(-1),
+    "least of others": lambda a, k: (a + torch.diag(torch.full((6,), math.inf))).amin(-1),
+    "least, computed": lambda a, k: (a + (1 - k[:, None]) * 1e9).amin(-1),
+    "softmin": lambda a, k: functional.softmin(a.masked_fill(torch.eye(6).bool(), 1e9), -1),
+    "place": lambda a, k: a.gather(2, torch.where(k[:, None] > 0, a, -1e9).argmax(-1, keepdim=True)),
+    "nearest": lambda a, k: a.gather(2, (a + torch.eye(6) * 1e6).topk(2, largest=False).indices),
+    "exponential": lambda a, k: torch.exp(-(a * a).masked_fill(k[:, None] == 0, math.inf)),
+    "sigmoid": lambda a, k: a.masked_fill(k[:, None] == 0, -math.inf).sigmoid(),
+    "less its largest": less_its_largest,
+    "no column": lambda a, k: a.masked_fill(k[:, None] < 2, -math.inf).softmax(-1).nan_to_num(),
+    "no least": lambda a, k: torch.isinf(a.masked_fill(k[..., None] == 0, math.inf).amin(-1)) * a[..., 0],
+    "padded": lambda a, k: functional.max_pool2d(functional.pad(a, (1, 2, 0, 1), value=-math.inf), 3, 2),
+    "padded rows": lambda a, k: functional.pad(a, (1, 1), value=-1e9).unfold(-1, 2, 1).amax(-1),
+    "padded end": lambda a, k: functional.pad(a, (0, 2), value=-1e9).softmax(-1)[..., :6],
+}
+
+
+@for_each("name", COMPARED)
+def test_that_no_range_is_spanned_by_a_mask(name):
     torch.manual_seed(0)
-    module = Network(
-        lambda p, x: torch.softmax(MASKS["-inf"](p[0](x) @ x.transpose(1, 2), None), -1), nn.Linear(8, 8)
-    ).eval()
+    module = Network(lambda p, x, k: COMPARED[name](p[0](x) @ x.transpose(1, 2), k), nn.Linear(8, 8)).eval()
+    inputs = torch.randn(1, 6, 8), torch.tensor([[1.0, 0, 1, 1, 0, 0]])
+    assert decibel(module, *inputs) > 75
+    program = with_functional_writes(torch.export.export(module, inputs))
     made = project("networks.py:net")
-    program = torch.export.export(module, (torch.randn(1, 6, 8),))
     with torch.no_grad():
         prepared = prepare(program.module(check_guards=False), quantizer(OpenProject(made, Path())))
-        prepared(torch.randn(1, 6, 8))
+        prepared(*inputs)
     ranges = [m for m in prepared.modules() if hasattr(m, "min_val") and m.min_val.numel() == 1]
     assert ranges
-    assert all(float(observer.min_val) > -100 for observer in ranges)
+    assert all(-100 < float(one.min_val) <= float(one.max_val) < 100 for one in ranges)
 
 
 LIMITS = {

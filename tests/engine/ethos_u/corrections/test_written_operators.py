@@ -14,6 +14,8 @@ from workbench.engine.fx.functional_writes import with_functional_writes
 
 pytestmark = pytest.mark.engine
 
+# Of 8 classes.
+WEIGHTS = torch.linspace(0.5, 2, 8)
 # By the name of the operator that is not there afterwards.
 WRITTEN = {
     "mT": lambda x: x.mT,
@@ -69,6 +71,15 @@ WRITTEN = {
     "multiply": lambda x: torch.multiply(x, 3.0),
     "true_divide": lambda x: torch.true_divide(x, 3.0),
     "special_expit": torch.special.expit,
+    "cross_entropy": lambda x: functional.cross_entropy(x, x.flip(1).argmax(1), label_smoothing=0.1),
+    "nll_loss": lambda x: torch.stack(
+        [
+            functional.nll_loss(x, x.argmax(1) - 1, WEIGHTS, ignore_index=-1),
+            functional.nll_loss(x[0, :, 0], x[0, :, 1].argmax(1), reduction="sum"),
+            functional.nll_loss(x, x.argmax(1), ignore_index=2, reduction="none").sum(),
+            functional.nll_loss(x[0, :, 0, 0], x[0, :, 0, 1].argmax(), WEIGHTS),
+        ]
+    ),
 }
 RESIZED = {
     "three times": {"scale_factor": 3},

@@ -1,12 +1,14 @@
 """Masks and limits of huge numbers, written so that no range is spanned by them."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
+from .compared_values import OF_ROWS, called, comparison, low_of, masked_scores
 from .graph_writer import Writer, constant_of, finished, floating_calls
 
 _ATEN = torch.ops.aten
@@ -21,15 +23,18 @@ _OPEN = 1e6
 def bounded_masks(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Keep the huge numbers of masks and limits out of ranges.
 
-    Fault: A mask of -1e9, -3.4e38 or -10,000, also one that is computed, and a limit of a clamp
-        that is meant as none, are quantized with the values beside them: their step becomes so
-        large that nothing else is left. Infinities and the least float alone get another number,
-        and then a row that is masked everywhere is no longer even.
-    Instead: What is masked becomes the least of the scores it is compared with, less 14. A row that
-        is masked everywhere is even or keeps its scores, as in eager mode. A limit that no value
-        reaches is left out.
+    Fault: A mask of -1e9, -3.4e38 or -10,000, also one that is computed, a padding with such a
+        number, and a limit of a clamp that is meant as none, are quantized with the values beside
+        them: their step becomes so large that nothing else is left. Infinities and the least float
+        alone get another number, and then a row that is masked everywhere is no longer even, nor
+        infinite where the network asks for that. Large positive numbers do so before a minimum.
+    Instead: What is masked becomes the least of the scores it is compared with, less 14; less an
+        eighth of their spread where a place is asked for; the largest before a minimum. A row that
+        is masked everywhere is even or keeps its scores, as in eager mode, and is asked for in the
+        mask. A picture is padded with its outermost values before a pool of the largest. A limit
+        that no value reaches is left out.
     Right because: What is masked has no weight in a softmax and is no maximum, with any number that
-        is less than all scores.
+        is less than all scores. The outermost values are in each window that reaches beyond them.
     Network: softmax(q @ k.T + (1 - mask) * -3.4e38, -1)
     Tools: executorch 1.5.1
     """
@@ -40,7 +45,7 @@ def bounded_masks(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
         if not node.kwargs and _adds_mask(module, node):
             write, (mask, *factors) = Writer(module, node), node.args
             write.replace(write(_ATEN.add.Tensor, mask, write(_ATEN.bmm.default, *factors)))
-    for node in floating_calls(module, _ATEN.masked_fill.Scalar, _ATEN.where.self):
+    for node in floating_calls(module, *_CHOICES):
         if _bound_choice(module, node, is_wide):
             done.append(node.name)
     for node in floating_calls(module, _ATEN.add.Tensor, _ATEN.sub.Tensor):
@@ -59,14 +64,17 @@ def _is_wide(quantizer: EthosUQuantizer) -> bool:
     return getattr(spec, "dtype", None) is torch.int16
 
 
-def _is_bounded_by_stock(masked: torch.Tensor, value: torch.Tensor | float, dim: int) -> bool:
+def _is_bounded_by_stock(masked: torch.Tensor, value: torch.Tensor | float, dim: int, side: int = 1) -> bool:
     """Return whether a constant mask is one that ExecuTorch bounds as well.
 
     Args:
         masked: Where it masks.
         value: What it adds or puts there.
         dim: The dimension over which the scores are compared.
+        side: 1 where what is masked is less than the scores.
     """
+    if side != 1:
+        return False
     least = torch.finfo(torch.float32).min
     values = value[masked] if isinstance(value, torch.Tensor) else torch.tensor([value])
     return bool((values <= least).all()) and not bool(masked.all(dim).any())
@@ -101,53 +109,13 @@ _PASSING = (
     "lift_fresh_copy",
 )
 _SDPA = _ATEN.scaled_dot_product_attention.default
-# What is masked has this part of the weight of the least score: exp(-14) is 8e-7.
-_MARGIN = 14.0
-
-
-def _called(node: Any) -> str:
-    schema = getattr(getattr(node, "target", None), "_schema", None)
-    return str(schema.name).rpartition("::")[2] if schema is not None else ""
 
 
 def _is_passed(node: Any) -> bool:
     """Return whether a node has the values of its first argument in another shape, and zeros."""
-    name, more = _called(node), getattr(node, "args", ())[2:]
+    name, more = called(node), getattr(node, "args", ())[2:]
     is_padded = name == "constant_pad_nd" or (name == "pad" and more[:1] in ((), ("constant",)))
     return name in _PASSING or (is_padded and more[-1:] in ((), ("constant",), (None,), (0,)))
-
-
-def _comparison(node: fx.Node, factor: float = 1.0) -> tuple[list[int], float] | None:
-    """Return the dimensions over which a value is compared, and how far below masks have to be."""
-    for reader in node.users:
-        name, args = _called(reader), reader.args
-        if name in {"softmax", "_softmax", "logsumexp"}:
-            given: Any = args[1]
-            return list(given) if isinstance(given, list | tuple) else [given], _MARGIN * factor
-        if name == "amax" or str(reader.target) == "aten.max.dim":
-            given = args[1]
-            return list(given) if isinstance(given, list | tuple) else [given], 0.0
-        scaled = name in {"mul", "div"} and isinstance(args[1], int | float) and args[1] > 0
-        if scaled:
-            number = float(args[1])  # type: ignore[arg-type]
-            factor = factor * number if name == "div" else factor / number
-        is_passed = name in {"dropout", "to", "_to_copy", "alias", "clone"} or scaled
-        if is_passed and (known := _comparison(reader, factor)) is not None:
-            return known
-    return None
-
-
-def _masked(write: Writer, scores: fx.Node, inverse: fx.Node, known: tuple[list[int], float]) -> Any:
-    """Return scores with the least of them, less a margin, where the inverse of a mask is 1."""
-    low = _low(write, scores, known)
-    gap = write(_ATEN.sub.Tensor, scores, low)
-    return write(_ATEN.sub.Tensor, scores, write(_ATEN.mul.Tensor, gap, inverse))
-
-
-def _low(write: Writer, scores: fx.Node, known: tuple[list[int], float]) -> fx.Node:
-    dims, margin = known
-    low = write(_ATEN.amin.default, scores, dims, True)
-    return write(_ATEN.sub.Tensor, low, margin) if margin else low
 
 
 def _number(module: fx.GraphModule, given: Any) -> float | None:
@@ -164,28 +132,32 @@ def _bound_constant(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> boo
         value, scores = constant_of(module, node.args[index]), node.args[1 - index]
         if value is None or not isinstance(scores, fx.Node) or value.numel() == 1:
             continue
-        value = sign * value.float()
-        known = _comparison(node)
+        known = comparison(node)
+        if known is None:
+            continue
+        value = known.side * sign * value.float()
         masked = value <= -_MASKED
-        if known is None or not bool(masked.any()):
+        if not bool(masked.any()):
             continue
         shape = [*node.meta["val"].shape]
-        if is_wide and _is_bounded_by_stock(masked.expand(shape), value.expand(shape), known[0][0]):
+        dim = known.dims[0]
+        if is_wide and _is_bounded_by_stock(masked.expand(shape), value.expand(shape), dim, known.side):
             continue
         write = Writer(module, node)
-        inverse, rest = _parted(value, shape, known[0])
+        inverse, rest = _parted(value, shape, dim)
+        rest = known.side * rest
         if bool(rest.any()):
             bias = write.constant(f"{node.name}_bias", rest)
             scores = write(_ATEN.add.Tensor, scores, bias)
         elif list(scores.meta["val"].shape) != write.shape:
             scores = write(_ATEN.expand.default, scores, write.shape)
         constant = write.constant(f"{node.name}_masked", inverse)
-        write.replace(_masked(write, scores, constant, known))
+        write.replace(masked_scores(write, scores, constant, known))
         return True
     return False
 
 
-def _parted(value: torch.Tensor, shape: list[int], dims: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+def _parted(value: torch.Tensor, shape: list[int], dim: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return where a mask is, as ones, and what it adds elsewhere.
 
     A row that is masked everywhere by a number that absorbs the scores is even, as it is where all
@@ -193,9 +165,9 @@ def _parted(value: torch.Tensor, shape: list[int], dims: list[int]) -> tuple[tor
     """
     masked = value <= -_MASKED
     rows = value.expand(shape) if any(value.expand(shape).stride()) else value
-    if masked.expand(shape).all(dims[0], keepdim=True).any():
-        whole = (rows.expand(shape) <= -_MASKED).all(dims[0], keepdim=True)
-        shifted = whole & ~(rows.expand(shape) <= -_ABSORBING).all(dims[0], keepdim=True)
+    if masked.expand(shape).all(dim, keepdim=True).any():
+        whole = (rows.expand(shape) <= -_MASKED).all(dim, keepdim=True)
+        shifted = whole & ~(rows.expand(shape) <= -_ABSORBING).all(dim, keepdim=True)
         masked = masked.expand(shape) & ~shifted
         value = torch.where(shifted, torch.zeros(()), value)
     return masked.float(), torch.where(masked, torch.zeros(()), value)
@@ -214,16 +186,18 @@ def _bound_computed(module: fx.GraphModule, least: float) -> list[str]:
     done = list[str]()
     for source, readers in sums.items():
         nodes = {node for node, _, _ in readers}
-        is_known = all(_comparison(node) is not None and not node.kwargs for node in nodes)
+        sides = {getattr(comparison(node), "side", 0) for node in nodes}
+        is_known = sides in ({1}, {-1}) and not any(node.kwargs for node in nodes)
+        is_known = is_known and _number_of(module, source) * min(sides) <= 0
         if is_known and _read_by(source) <= nodes and len({sign for *_, sign in readers}) == 1:
-            _invert(module, source, readers[0][2])
+            _invert(module, source, readers[0][2] * sides.pop())
             for node, index, _ in readers:
                 write = Writer(module, node)
                 scores, inverse = node.args[1 - index], node.args[index]
                 if list(scores.meta["val"].shape) != write.shape:  # type: ignore[union-attr]
                     scores = write(_ATEN.expand.default, scores, write.shape)
-                known: Any = _comparison(node)
-                write.replace(_masked(write, scores, inverse, known))  # type: ignore[arg-type]
+                known: Any = comparison(node)
+                write.replace(masked_scores(write, scores, inverse, known))  # type: ignore[arg-type]
         elif source.target is _ATEN.mul.Tensor:
             place, number = _factor(module, source)
             source.update_arg(place, math.copysign(least, number))
@@ -277,12 +251,21 @@ def _is_mask(module: fx.GraphModule, source: fx.Node, sign: int) -> bool:
     if source.target is _ATEN.masked_fill.Scalar:
         value, chosen, number = source.args[0], source.args[1], _number(module, source.args[2])
         is_zero = _least_of(module, value) == 0.0
-        is_own = _called(chosen) in {"to", "_to_copy", "ne"} and chosen.args[0] is value  # type: ignore[union-attr]
-        return number is not None and number <= -_MASKED and (is_zero or is_own)
+        is_own = called(chosen) in {"to", "_to_copy", "ne"} and chosen.args[0] is value  # type: ignore[union-attr]
+        return number is not None and abs(number) >= _MASKED and (is_zero or is_own)
     if source.target is _ATEN.where.self:
         values = [_number(module, given) for given in source.args[1:]]
-        return None not in values and max(values) == 0.0 and min(values) <= -_MASKED  # type: ignore[type-var,operator]
+        return None not in values and 0.0 in values and max(map(abs, values)) >= _MASKED  # type: ignore[arg-type]
     return False
+
+
+def _number_of(module: fx.GraphModule, source: fx.Node) -> float:
+    """Return the huge number of a computed mask that is chosen; 0 for a product, whose sign is open."""
+    if source.target is _ATEN.masked_fill.Scalar:
+        return _number(module, source.args[2]) or 0.0
+    if source.target is _ATEN.where.self:
+        return sum(_number(module, given) or 0.0 for given in source.args[1:])
+    return 0.0
 
 
 def _invert(module: fx.GraphModule, source: fx.Node, sign: int) -> None:
@@ -301,8 +284,8 @@ def _invert(module: fx.GraphModule, source: fx.Node, sign: int) -> None:
 
 def _bound_choice(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> bool:
     """Choose the least score, less a margin, where a huge number is chosen in its place."""
-    known = _comparison(node)
-    if node.target is _ATEN.masked_fill.Scalar:
+    known = comparison(node)
+    if node.target in _FILLS:
         scores, chosen, number = node.args[0], node.args[1], _number(module, node.args[2])
         is_first = True
     else:
@@ -310,31 +293,122 @@ def _bound_choice(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> bool:
         numbers = [_least_of(module, given) for given in node.args[1:]]
         is_first = numbers[0] is not None
         number, scores = (numbers[0], node.args[2]) if is_first else (numbers[1], node.args[1])
-    if known is None or number is None or number > -_MASKED or not isinstance(scores, fx.Node):
+    if known is None or number is None or not isinstance(scores, fx.Node):
+        return False
+    if number * known.side > -_MASKED:
         return False
     value = constant_of(module, chosen)
+    if math.isinf(number):
+        _answer_for_rows(Writer(module, node), node, chosen, is_first=is_first)  # type: ignore[arg-type]
     if is_wide and value is not None:
         masked = (value if is_first else ~value).expand(node.meta["val"].shape)
-        if _is_bounded_by_stock(masked, number, known[0][0]):
+        if _is_bounded_by_stock(masked, number, known.dims[0], known.side):
             return False
     write = Writer(module, node)
     if list(scores.meta["val"].shape) != write.shape:
         scores = write(_ATEN.expand.default, scores, write.shape)
     if value is None:
-        low = _low(write, scores, known)
+        low = low_of(write, scores, known)
         both = (low, scores) if is_first else (scores, low)
         write.replace(write(_ATEN.where.self, chosen, *both))
         return True
     masked = (value if is_first else ~value).to(torch.float32)
     constant = write.constant(f"{node.name}_masked", masked)
-    write.replace(_masked(write, scores, constant, known))
+    write.replace(masked_scores(write, scores, constant, known))
     return True
+
+
+def _answer_for_rows(write: Writer, node: fx.Node, chosen: fx.Node, *, is_first: bool) -> None:
+    """Answer from the mask whether rows are masked everywhere, where a network asks for NaN or infinity.
+
+    Eager mode has NaN in such a row of a softmax, and infinity as its largest or least value.
+    """
+    for reader in [*node.users]:
+        name, dims = called(reader), reader.args[1] if len(reader.args) > 1 else None
+        if name not in {"softmax", "amax", "amin", "max", "min"} or dims is None:
+            continue
+        keep = name == "softmax" or (len(reader.args) > 2 and bool(reader.args[2]))
+        is_pair = isinstance(reader.meta["val"], tuple | list)
+        values = [user for user in reader.users if user.args[1] == 0] if is_pair else [reader]
+        for part, asked in [(value, user) for value in values for user in value.users]:
+            at = write.at(asked)
+            if (answer := _answer(at, part, asked)) is not None:
+                # Not with numbers: calibration may have seen no such row.
+                valid = at(_ATEN.logical_not.default, chosen) if is_first else chosen
+                valid = at(_ATEN.expand.default, valid, [*node.meta["val"].shape])
+                some = at(_ATEN.any.dims, valid, dims if isinstance(dims, list) else [dims], keep)
+                empty = at(_ATEN.logical_not.default, some)
+                at.replace(answer(at(_ATEN.expand.default, empty, [*part.meta["val"].shape])))
+
+
+def _answer(write: Writer, part: fx.Node, asked: fx.Node) -> Callable[[fx.Node], fx.Node] | None:
+    """Return what makes of "the row is masked" what a question for NaN or infinity gives."""
+    name, more = called(asked), (*asked.args[1:], None, None, None)
+    numbers = {"nan": more[0], "posinf": more[1], "neginf": more[2], **asked.kwargs}
+    if name in {"isnan", "isinf", "isneginf", "isposinf"}:
+        return lambda empty: empty
+    if name == "eq" and isinstance(more[0], float) and math.isinf(more[0]):
+        return lambda empty: empty
+    if name == "isfinite":
+        return lambda empty: write(_ATEN.logical_not.default, empty)
+    if name != "nan_to_num" or called(part) not in {"softmax"}:
+        return None
+    instead: Any = numbers["nan"] or 0.0
+    return lambda empty: write(_ATEN.masked_fill.Scalar, part, empty, instead)
+
+
+def _bound_padding(module: fx.GraphModule, node: fx.Node) -> bool:
+    """Pad with values that change no maximum, where a huge number pads what is compared."""
+    given: list[Any] = [*node.args, *node.kwargs.values()]
+    x, sizes, numbers = given[0], given[1], [one for one in given[2:] if isinstance(one, int | float)]
+    if not numbers or abs(numbers[0]) < _MASKED or min(sizes) < 0:
+        return False
+    known, write = comparison(node), Writer(module, node)
+    rank, pads = len(write.shape), list(zip(sizes[::2], sizes[1::2], strict=True))
+    is_pooled = numbers[0] < 0 and all(_is_pool_over(reader, pads) for reader in node.users)
+    padded = {rank - 1 - axis for axis in range(len(pads))}
+    is_over = known is not None and padded <= {dim % rank for dim in known.dims}
+    if not is_pooled and (known is None or not is_over or numbers[0] * known.side > 0):
+        return False
+    low = None if is_pooled else low_of(write, x, known)  # type: ignore[arg-type]
+    for axis, ends in enumerate(pads):
+        x = _grown(write, x, rank - 1 - axis, ends, low)
+    write.replace(x)
+    return True
+
+
+def _grown(write: Writer, x: fx.Node, dim: int, ends: tuple[int, int], low: fx.Node | None) -> fx.Node:
+    """Return a value with one repeated at both ends of a dimension: its own outermost, or another."""
+    before, size, after = x.meta["val"].shape[:dim], x.meta["val"].shape[dim], x.meta["val"].shape[dim + 1 :]
+    sides = list[list[fx.Node]]()
+    for count, edge in zip(ends, (0, size - 1), strict=True):
+        single = low or write(_ATEN.slice.Tensor, x, dim, edge, edge + 1)
+        sides.append([write(_ATEN.expand.default, single, [*before, count, *after])] if count else [])
+    parts = [*sides[0], x, *sides[1]]
+    return write(_ATEN.cat.default, parts, dim) if len(parts) > 1 else x
+
+
+def _is_pool_over(reader: fx.Node, pads: list[tuple[int, int]]) -> bool:
+    """Return whether a pool of the largest has a value of the picture in every window."""
+    if called(reader) == "unfold" and len(pads) == 1:
+        dim, size = reader.args[1:3]
+        is_last = dim in {-1, reader.args[0].meta["val"].dim() - 1}  # type: ignore[union-attr]
+        maxima = all(called(one) == "amax" and one.args[1] in ([-1], [dim]) for one in reader.users)
+        return is_last and maxima and max(pads[0]) < size  # type: ignore[operator]
+    if called(reader) not in {"max_pool1d", "max_pool2d", "max_pool2d_with_indices"}:
+        return False
+    _, size, _, own, apart, ceil = (*reader.args, None, None, None, None)[:6]
+    sides = [*size] * (1 if len(size) == len(pads) else len(pads))  # type: ignore[arg-type,misc]
+    is_plain = not any(own or (0,)) and not ceil and all(step == 1 for step in apart or (1,))  # type: ignore[arg-type,union-attr]
+    return is_plain and all(max(ends) < side for ends, side in zip(reversed(pads), sides, strict=True))
 
 
 def _least_of(module: fx.GraphModule, given: Any) -> float | None:
     """Return the number that all elements of a constant have; None for other values."""
+    if isinstance(given, int | float):
+        return float(given)
     value = constant_of(module, given)
-    if isinstance(given, fx.Node) and _called(given) in {"full", "full_like"}:
+    if isinstance(given, fx.Node) and called(given) in {"full", "full_like"}:
         return float(given.args[1])  # type: ignore[arg-type]
     if value is None or value.numel() == 0 or bool((value != value.flatten()[0]).any()):
         return None
@@ -360,14 +434,14 @@ def _written_out(module: fx.GraphModule, node: fx.Node, is_wide: bool) -> bool:
         shape = scores.meta["val"].shape[-2:]
         above = torch.ones(tuple(shape)).triu(1)
         inverse = write.constant(f"{node.name}_causal", above)
-        scores = _masked(write, scores, inverse, ([-1], _MARGIN))
+        scores = masked_scores(write, scores, inverse, OF_ROWS)
     elif mask.meta["val"].dtype == torch.bool:  # type: ignore[union-attr]
         value = constant_of(module, mask)
         if value is not None:
             inverse = write.constant(f"{node.name}_masked", (~value).float())
-            scores = _masked(write, scores, inverse, ([-1], _MARGIN))
+            scores = masked_scores(write, scores, inverse, OF_ROWS)
         else:
-            low = _low(write, scores, ([-1], _MARGIN))
+            low = low_of(write, scores, OF_ROWS)
             scores = write(_ATEN.where.self, mask, scores, low)
     else:
         scores = write(_ATEN.add.Tensor, scores, mask)
@@ -434,7 +508,16 @@ def _open_limit(module: fx.GraphModule, node: fx.Node) -> bool:
     return False
 
 
+_FILLS = (
+    _ATEN.masked_fill.Scalar,
+    _ATEN.masked_fill.Tensor,
+    _ATEN.masked_fill_.Scalar,
+    _ATEN.masked_fill_.Tensor,
+)
+_CHOICES = (*_FILLS, _ATEN.where.self, _ATEN.where.ScalarOther, _ATEN.where.ScalarSelf)
 _LIMITS: dict[Any, Any] = {
+    _ATEN.pad.default: _bound_padding,
+    _ATEN.constant_pad_nd.default: _bound_padding,
     _ATEN.clamp.default: _open_clamp,
     _ATEN.clamp.Tensor: _open_limits,
     _ATEN.maximum.default: _open_limit,

@@ -76,7 +76,7 @@ def passthrough_chains(graph: fx.Graph) -> Iterator[list[fx.Node]]:
             chain.append(at)
             at = at.args[0]
         grids = {tuple(member.args[1:]) for member in chain if has_grid(member)}
-        if at.meta.get(TAG) != tag and len(grids) == 1 and _is_in_order(chain):
+        if at.meta.get(TAG) != tag and len(grids) <= 1 and _is_in_order(chain):
             yield chain
 
 

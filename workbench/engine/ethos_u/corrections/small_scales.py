@@ -488,7 +488,16 @@ def _is_zero_with(product: fx.Node, quotient: fx.Node, base: fx.Node) -> bool:
     value = _before_reshapes(numerator)
     if _operator(value) == "sum":
         return _vanishes(value, {source})
-    return value is source and _operator(source) in _NEVER_NEGATIVE
+    return value is source and _is_never_negative(source)
+
+
+def _is_never_negative(value: Any) -> bool:
+    """Return whether a value is not negative; masks, which others are multiplied by, are not."""
+    if not isinstance(value, fx.Node):
+        return False
+    if _operator(value) == "mul":
+        return any(_is_never_negative(_before_reshapes(part)) for part in value.args[:2])
+    return _operator(value) in _NEVER_NEGATIVE
 
 
 def _vanishes(value: Any, zeros: set[Any]) -> bool:

@@ -15,6 +15,7 @@ from .composite_operators import decomposed, is_composite
 from .decomposition_tracking import MadeOf, root_of
 from .graph_writer import Writer, finished, floating_calls, quantized_nodes
 from .linear_algebra import ALGEBRA, LONGEST, distances, long_reduction, product_along
+from .losses import LOSSES
 from .selections import SELECTIONS, TAKEN
 from .volumes import VOLUMES
 from .window_operators import WINDOWS
@@ -43,17 +44,18 @@ def plain_operators(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[
         constant selects, and bilinear interpolations and nearest ones by other factors than 2, 4
         and 8 stay on the CPU, and Vela rejects convolutions over three dimensions; for
         U85 it computes those in groups or with strides wrongly. index_put with accumulate adds once
-        to a place that is named twice. Pools over three dimensions stay on
-        the CPU. A mean or sum over more than 65,536 places of one dimension does so for U55 and U65,
-        and is wrong for U85. Complex numbers, as of transforms, filters of spectra and rotary
-        positions, stay on the CPU.
+        to a place that is named twice. A loss of classes refuses their indices once they have 32 bits.
+        Pools over three dimensions stay on the CPU. A mean or sum over more than 65,536 places of one
+        dimension does so for U55 and U65, and is wrong for U85. Complex numbers, as of transforms, filters
+        of spectra and rotary positions, stay on the CPU.
     Instead: They are written with means, pools over two dimensions, group norms, tables and slices;
         paddings by nothing are left out, those by less are slices; a vector becomes a matrix of one
         column or row; places are found apart on the CPU, and whole numbers become floats before
         they divide; an interpolation is a product with a matrix along each dimension; so many places
         are a rectangle, if need be with zeros; a complex number is its two parts, and a transform a
         product with its matrix, in float where 8 bits do not hold it; what is added to constant
-        places is a product with ones and zeros, and to computed ones index_add on the CPU. What the
+        places is a product with ones and zeros, and to computed ones index_add on the CPU; a loss of
+        classes gathers them, and gives none that is left out. What the
         CPU computes faster as one operator is written only where a rule quantizes it.
     Right because: Each is the same function of real numbers, and every part has a grid of its own.
     Network: torch.nn.AdaptiveAvgPool1d(1)(conv1d(x)); x @ x.mean((0, 1)); linear(x).mT;
@@ -499,6 +501,7 @@ _PLAIN: dict[Any, Any] = {
     **WINDOWS,
     **TAKEN,
     **ALGEBRA,
+    **LOSSES,
     _ATEN.pad.default: _pad,
     _ATEN.constant_pad_nd.default: _pad,
     _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),
