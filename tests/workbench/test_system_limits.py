@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.for_each import for_each
 from workbench import interpreter
 from workbench.system_limits import free_memory, low_limits, remedy
 
@@ -76,13 +75,9 @@ print(last.problem().hint, last.expected)
 
 
 @pytest.mark.slow
-@for_each(
-    ("limit", "value", "option"),
-    [(resource.RLIMIT_AS, 400 * MIB, "ulimit -v"), (resource.RLIMIT_FSIZE, 0, "ulimit -f")],
-)
-def test_that_an_engine_that_cannot_start_names_the_limit(limit, value, option):
-    _, said = ended(ENGINE, {limit: value})
-    assert option in said
+def test_that_an_engine_that_cannot_start_names_the_limit():
+    _, said = ended(ENGINE, {resource.RLIMIT_AS: 400 * MIB})
+    assert "ulimit -v" in said
     assert said.rstrip().endswith("False")
 
 
