@@ -28,6 +28,7 @@ from workbench.protocol import (
     encode_command,
 )
 from workbench.results import RESULTS, load_result
+from workbench.targets.ethos_u.rewrites import REWRITES
 
 NETWORKS = Path(__file__).parent / "networks.py"
 # What these stages compute depends on nothing but their keys: no simulator, board or compiler that
@@ -53,6 +54,14 @@ def without(made: Project, *corrections: str) -> Project:
     """Return a project with corrections switched off."""
     options = {**made.target.options, **dict.fromkeys(corrections, False)}
     return edits.set_target(made, TargetChoice(id=made.target.id, options=options))
+
+
+def as_written(made: Project) -> Project:
+    """Return a project whose network is compiled as it is written.
+
+    Rewrites avoid some of the faults that corrections mend.
+    """
+    return without(made, *(rewrite.id for rewrite in REWRITES))
 
 
 def allowed(command):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.in_process import Engine, project
+from tests.engine.in_process import Engine, as_written, project
 from workbench.project import edits
 from workbench.project.model import DataSource, TargetChoice
 from workbench.targets.ethos_u.corrections import CORRECTIONS, SWITCHED_OFF
@@ -30,7 +30,7 @@ def network(name, config="a8w8", device=U55, data="", **options):
     source = DataSource(spec=f"corrected_networks.py:{data}") if data else None
     spec = name if ":" in name else f"corrected_networks.py:{name}"
     made = project(spec, config, device, calibration=source)
-    return edits.set_target(made, TargetChoice(id=device, options=options))
+    return as_written(edits.set_target(made, TargetChoice(id=device, options=options)))
 
 
 def worst(engine, *given, **options):

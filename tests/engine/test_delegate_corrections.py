@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.in_process import Engine, project
+from tests.engine.in_process import Engine, as_written, project
 from workbench.project import edits
 from workbench.project.model import TargetChoice
 
@@ -26,7 +26,7 @@ def engine(tmp_path_factory):
 
 def network(name, config, device, **options):
     made = project(name if ":" in name else f"{NETWORKS.name}:{name}", config, device)
-    return edits.set_target(made, TargetChoice(id=device, options=options))
+    return as_written(edits.set_target(made, TargetChoice(id=device, options=options)))
 
 
 def places(engine, made, correction):

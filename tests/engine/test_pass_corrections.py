@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.in_process import Engine, project, without
+from tests.engine.in_process import Engine, as_written, project, without
 from tests.engine.remedies import follow
 from workbench.project import edits
 from workbench.project.model import DataSource
@@ -24,7 +24,7 @@ def engine(tmp_path_factory):
 
 
 def network(name, config="a8w8", **fields):
-    return project(f"{NETWORKS.name}:{name}", config, "ethos-u85-256", **fields)
+    return as_written(project(f"{NETWORKS.name}:{name}", config, "ethos-u85-256", **fields))
 
 
 def test_that_means_that_lie_halfway_are_those_of_the_quantized_model(engine):
