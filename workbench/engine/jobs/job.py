@@ -16,7 +16,7 @@ from workbench.engine.jobs.forked_stage import ForkedStage
 from workbench.engine.runtime.accelerated import acceleration
 from workbench.engine.runtime.context import LiveObjectCache, StageContext
 from workbench.engine.runtime.forked import can_fork
-from workbench.engine.runtime.memory_check import check_memory, described
+from workbench.engine.runtime.memory_check import check_memory, described, is_memory_missing
 from workbench.engine.studies.study import run_study
 from workbench.engine.user_code import code_import
 from workbench.errors import Cancelled, ErrorInfo, Place, WorkbenchError, failure, refused_by_system
@@ -336,8 +336,6 @@ _OPTIONAL = {
     "ai_edge_litert": "ai-edge-litert",
     "distributed": "distributed",
 }
-# How torch says that memory is missing.
-_NO_MEMORY = "can't allocate memory"
 
 
 def unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
@@ -353,7 +351,7 @@ def unexpected(error: BaseException, stage: WorkId) -> ErrorInfo:
     if isinstance(error, SystemExit):
         message = f"The compiler left with exit code {error.code}; its last words are in the log."
     hint, code = "The details and the log name the place in the toolchain.", "unexpected"
-    if any(isinstance(e, MemoryError) or _NO_MEMORY in str(e) for e in chain):
+    if any(map(is_memory_missing, chain)):
         message, code = "There is not enough memory.", "memory-missing"
         hint = system_limits.remedy("Close other programs, or give fewer or smaller samples.")
     if refused := refused_by_system(chain[-1]):

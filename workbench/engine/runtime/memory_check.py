@@ -21,6 +21,13 @@ _LEFT_OUT = ("evaluate", "verify", "run")
 _GB = 1e9
 # Smaller tensors end no engine [bytes].
 _LARGE = 50_000_000
+# How torch says that memory is missing.
+_NO_MEMORY = "can't allocate memory"
+
+
+def is_memory_missing(error: BaseException) -> bool:
+    """Return whether an error says that there is not enough memory."""
+    return isinstance(error, MemoryError) or _NO_MEMORY in str(error)
 
 
 def needed_bytes(stage: StageId, memory: TensorMemory) -> int:

@@ -25,6 +25,7 @@ from workbench.engine.fx.modules import with_origins
 from workbench.engine.quantization import ranges
 from workbench.engine.runtime.accelerated import accelerated
 from workbench.engine.runtime.forked import Beside
+from workbench.engine.runtime.memory_check import is_memory_missing
 from workbench.errors import Place, failure
 from workbench.results import (
     ARRAYS_FILE,
@@ -96,7 +97,7 @@ def _naming_operators(module: torch.fx.GraphModule, samples: Samples) -> Iterato
     try:
         yield
     except RuntimeError as error:
-        node = first_failing(module, next(iter(samples)).inputs)
+        node = None if is_memory_missing(error) else first_failing(module, next(iter(samples)).inputs)
         if node is None:
             raise
         lines = str(error).strip().splitlines() or [type(error).__name__]
