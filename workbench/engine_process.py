@@ -135,7 +135,7 @@ class EngineProcess:
         self._timer: threading.Timer | None = None
         self._handle: _Handle
         if warm and can_fork() and not toolchain:
-            with engine_start.made_pipes() as (pipes, children):
+            with engine_start.engine_pipes() as (pipes, children):
                 self._handle = _fork(*children)
             self._guard = ProcessGuard(self.pid, engine_start.ORPHAN_GRACE_S)
         else:

@@ -47,7 +47,7 @@ _early: list[StartedEngine] = []
 
 
 @contextlib.contextmanager
-def made_pipes() -> Iterator[tuple[Pipes, Pipes]]:
+def engine_pipes() -> Iterator[tuple[Pipes, Pipes]]:
     """Make the pipes of an engine: this side, and the engine's, which is closed after the block."""
     (child_commands, commands), (events, child_events), (log, child_log) = (os.pipe() for _ in range(3))
     children = Pipes(child_commands, child_events, child_log)
@@ -68,7 +68,7 @@ def start(python: str, variables: dict[str, str]) -> StartedEngine:
     Raises:
         OSError: It cannot be started.
     """
-    with made_pipes() as (own, children):
+    with engine_pipes() as (own, children):
         arguments, options = passed(children[:2])
         process: subprocess.Popen[bytes] = subprocess.Popen(
             interpreter.command("workbench.engine", *arguments, python=python),

@@ -152,7 +152,7 @@ def talking(monkeypatch, *lines):
     code = "import os, sys, time; os.write(int(sys.argv[1]), sys.stdin.buffer.read()); time.sleep(9)"
 
     def start(*surroundings):
-        with engine_start.made_pipes() as (own, children):
+        with engine_start.engine_pipes() as (own, children):
             process = subprocess.Popen(
                 [sys.executable, "-c", code, str(children.events)],
                 stdin=subprocess.PIPE,

@@ -88,7 +88,7 @@ def test_that_a_verb_runs_with_closed_streams(tmp_path, closed):
 def test_that_pipes_get_no_numbers_of_streams_that_were_closed():
     code = (
         "import os; from workbench import engine_start; from workbench.interpreter import *;"
-        "open_closed_streams(); pipes = engine_start.made_pipes(); os._exit(min(min(pipes.__enter__())))"
+        "open_closed_streams(); pipes = engine_start.engine_pipes(); os._exit(min(min(pipes.__enter__())))"
     )
     shell = f"exec {sys.executable} -P -c '{code}' <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", shell], check=False).returncode > 2

@@ -22,7 +22,12 @@ from workbench.engine.ethos_u.estimate import estimate
 from workbench.engine.ethos_u.lowering import tosa_on_npu
 from workbench.engine.ethos_u.rewrites.norm_groups import path_to_pool
 from workbench.engine.ethos_u.rewrites.patches import picture_behind
-from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
+from workbench.engine.ethos_u.rewrites.quantized_calls import (
+    CONVOLUTIONS,
+    conv_arguments,
+    quantized_calls,
+    written_name,
+)
 from workbench.engine.ethos_u.rewrites.strides import each_axis, is_outside
 from workbench.targets.ethos_u import ETHOS_U
 from workbench.targets.ethos_u.corrections import switched_off
@@ -45,7 +50,6 @@ if TYPE_CHECKING:
     from workbench.project.opened import OpenProject
 
 _ATEN = torch.ops.aten
-_CONVOLUTIONS = {_ATEN.conv1d.default, _ATEN.conv1d.padding, _ATEN.conv2d.default, _ATEN.conv2d.padding}
 _TRANSPOSED = {_ATEN.conv_transpose1d.default, _ATEN.conv_transpose2d.input}
 _POOLED = {_ATEN.max_pool2d.default, _ATEN.avg_pool2d.default}
 # The rewrites that add copies or products, and the layers that they change.
@@ -56,8 +60,8 @@ _TRIED = {
     POOLS: _POOLED,
     GROUPS: {_ATEN.group_norm.default},
     DILATIONS: {_ATEN.conv1d.default, _ATEN.conv1d.padding},
-    STRIDES: _CONVOLUTIONS,
-    KERNELS: _CONVOLUTIONS,
+    STRIDES: CONVOLUTIONS,
+    KERNELS: CONVOLUTIONS,
 }
 # The rewrites that change what is written too: a convolution over patches has their size as its stride.
 _AFTER = {PATCHES: (STRIDES,), GROUPS: (POOLS, NORMS_AS_ONE)}
@@ -169,7 +173,7 @@ def _bound(module: fx.GraphModule, family: str) -> float:
     products = others = 0.0
     for node in (node for node in module.graph.nodes if node.op == "call_function"):
         size = float(node.meta["val"].numel())
-        if node.target in _CONVOLUTIONS | _TRANSPOSED or node.target is _ATEN.linear.default:
+        if node.target in CONVOLUTIONS | _TRANSPOSED or node.target is _ATEN.linear.default:
             products += _products(node, _PRODUCTS[family])
             # Weights are read once at least.
             others += node.args[1].meta["val"].numel()

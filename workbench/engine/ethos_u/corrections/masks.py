@@ -359,8 +359,12 @@ def _answer(write: Writer, part: fx.Node, asked: fx.Node) -> Callable[[fx.Node],
 
 def _bound_padding(module: fx.GraphModule, node: fx.Node) -> bool:
     """Pad with values that change no maximum, where a huge number pads what is compared."""
-    given: list[Any] = [*node.args, *node.kwargs.values()]
-    x, sizes, numbers = given[0], given[1], [one for one in given[2:] if isinstance(one, int | float)]
+    arguments: list[Any] = [*node.args, *node.kwargs.values()]
+    x, sizes, numbers = (
+        arguments[0],
+        arguments[1],
+        [one for one in arguments[2:] if isinstance(one, int | float)],
+    )
     if not numbers or abs(numbers[0]) < _MASKED or min(sizes) < 0:
         return False
     known, write = comparison(node), Writer(module, node)

@@ -1,4 +1,4 @@
-"""Selections by constant places, which U55 and U65 have no operator for, as slices or products."""
+"""Selections by places: constant ones as slices or products, and losses at computed classes as gathers."""
 
 from typing import Any
 
@@ -11,6 +11,8 @@ from .linear_algebra import product_along
 _ATEN = torch.ops.aten
 # More slices are a product with a matrix of ones and zeros, of so many weights at most.
 _MOST_SLICES, _MOST_WEIGHTS = 16, 1 << 20
+# What the reduction of a loss stands for.
+_MEAN, _SUM = 1, 2
 
 
 def _selected(write: Writer, x: fx.Node, dim: int, index: fx.Node) -> fx.Node | None:
@@ -162,8 +164,35 @@ def _sums(write: Writer, x: fx.Node, dim: int, index: fx.Node, values: fx.Node) 
 
 
 # For all devices, and for U55 and U65, where the others have an operator.
+def _class_loss(
+    write: Writer, scores: fx.Node, target: fx.Node, weight: Any, reduction: int, ignored: int
+) -> tuple[fx.Node, fx.Node]:
+    """Write the loss of log-probabilities at the classes of a target, and the sum of the weights.
+
+    ``scores`` has the shape (classes,) or (samples, classes, ...), ``target`` the same without classes.
+
+    Source: torch 2.13 ``_decomp/decompositions.py``, ``_nll_loss_forward``.
+    """
+    axis = min(1, scores.meta["val"].dim() - 1)
+    # Targets that are left out may be no class at all.
+    known = write(_ATEN.clamp.default, target, 0, scores.meta["val"].shape[axis] - 1)
+    counted = write(_ATEN.to.dtype, write(_ATEN.ne.Scalar, target, ignored), torch.float32)
+    if weight is not None:
+        counted = write(_ATEN.mul.Tensor, counted, write(_ATEN.index.Tensor, weight, [known]))
+    places = write(_ATEN.unsqueeze.default, known, axis)
+    taken = write(_ATEN.squeeze.dim, write(_ATEN.gather.default, scores, axis, places), axis)
+    losses = write(_ATEN.neg.default, write(_ATEN.mul.Tensor, taken, counted))
+    every_axis = list(range(target.meta["val"].dim()))
+    if reduction not in (_MEAN, _SUM):
+        return losses, counted
+    loss, total = (write(_ATEN.sum.dim_IntList, part, every_axis) for part in (losses, counted))
+    return (write(_ATEN.div.Tensor, loss, total) if reduction == _MEAN else loss), total
+
+
 TAKEN: dict[Any, Any] = {
     _ATEN.take.default: _by_places,
+    _ATEN.nll_loss_forward.default: _class_loss,
+    _ATEN.nll_loss2d_forward.default: _class_loss,
     _ATEN.put.default: _put,
     _ATEN.index_put.default: _added,
     _ATEN.index_put_.default: _added,

@@ -15,7 +15,6 @@ from .composite_operators import decomposed, is_composite
 from .decomposition_tracking import MadeOf, root_of
 from .graph_writer import Writer, finished, floating_calls, quantized_nodes
 from .linear_algebra import ALGEBRA, LONGEST, distances, long_reduction, product_along
-from .losses import LOSSES
 from .selections import SELECTIONS, TAKEN
 from .volumes import VOLUMES
 from .window_operators import WINDOWS
@@ -501,7 +500,6 @@ _PLAIN: dict[Any, Any] = {
     **WINDOWS,
     **TAKEN,
     **ALGEBRA,
-    **LOSSES,
     _ATEN.pad.default: _pad,
     _ATEN.constant_pad_nd.default: _pad,
     _ATEN.clamp_min.default: lambda write, x, low: write(_ATEN.clamp.default, x, low),

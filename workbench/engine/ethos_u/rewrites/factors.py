@@ -13,19 +13,17 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
-from workbench.engine.ethos_u.rewrites.parts import MOVED
-from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
+from workbench.engine.ethos_u.rewrites.quantized_calls import (
+    CONVOLUTIONS,
+    MOVED,
+    SCALED,
+    conv_arguments,
+    quantized_calls,
+    written_name,
+)
 
 _ATEN = torch.ops.aten
 _ATTENTION = _ATEN.scaled_dot_product_attention.default
-_SCALED = {_ATEN.mul.Tensor, _ATEN.mul.Scalar, _ATEN.div.Tensor, _ATEN.div.Scalar}
-_LAYERS = {
-    _ATEN.linear.default,
-    _ATEN.conv1d.default,
-    _ATEN.conv1d.padding,
-    _ATEN.conv2d.default,
-    _ATEN.conv2d.padding,
-}
 _PASSING = {*MOVED, _ATEN.dropout.default}
 
 
@@ -36,8 +34,8 @@ def take_factors(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str
         if _is_plain(node):
             done.append(written_name(node))
             _write_attention(module, node)
-    layers = set(quantized_calls(module, quantizer, *_LAYERS))
-    for node in quantized_calls(module, quantizer, *_SCALED):
+    layers = set(quantized_calls(module, quantizer, _ATEN.linear.default, *CONVOLUTIONS))
+    for node in quantized_calls(module, quantizer, *SCALED):
         factor, layer = _factor(node), _layer_before(node)
         if factor is not None and layer in layers and _take_factor(module, layer, factor):
             if (name := written_name(node)) not in done:

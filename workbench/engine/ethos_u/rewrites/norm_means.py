@@ -15,7 +15,10 @@ from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished
 from workbench.engine.ethos_u.rewrites.quantized_calls import (
+    CONVOLUTIONS,
     ORDERS,
+    SCALED,
+    VIEWS,
     conv_arguments,
     order_of,
     quantized_calls,
@@ -25,19 +28,9 @@ from workbench.engine.ethos_u.rewrites.quantized_calls import (
 _ATEN = torch.ops.aten
 _NORM = _ATEN.layer_norm.default
 _LINEAR = _ATEN.linear.default
-_CONVOLUTIONS = {_ATEN.conv1d.default, _ATEN.conv1d.padding, _ATEN.conv2d.default, _ATEN.conv2d.padding}
 # What computes each result from values of one channel, or all alike.
 _SUMS = {_ATEN.add.Tensor, _ATEN.sub.Tensor}
-_SCALED = {_ATEN.mul.Tensor, _ATEN.mul.Scalar, _ATEN.div.Tensor, _ATEN.div.Scalar}
 _SAME = {_ATEN.dropout.default, _ATEN.clone.default, _ATEN.contiguous.default}
-_VIEWS = {
-    _ATEN.view.default,
-    _ATEN.reshape.default,
-    _ATEN.flatten.using_ints,
-    _ATEN.unflatten.int,
-    _ATEN.unsqueeze.default,
-    _ATEN.squeeze.dim,
-}
 # By operator, the argument with the axes that it works along, and what it is where it is left out.
 _ALONG = {
     _ATEN.slice.Tensor: (1, 0),
@@ -64,7 +57,7 @@ def take_means(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Take the means of layer norms into the layers before them, where nothing else reads those."""
     done, known = list[str](), set[fx.Node]()
     norms = [norm for norm in quantized_calls(module, quantizer, _NORM) if _is_over_channels(norm)]
-    layers = set(quantized_calls(module, quantizer, _LINEAR, *_CONVOLUTIONS)) if norms else set()
+    layers = set(quantized_calls(module, quantizer, _LINEAR, *CONVOLUTIONS)) if norms else set()
     for norm in norms:
         stream = None if norm in known else _stream_before(module, norm, layers)
         if stream is None:
@@ -150,11 +143,11 @@ def _axis_behind(node: fx.Node, source: fx.Node, axis: int) -> int | None:
         at = axis + len(after) - len(before)
         is_sum = not node.kwargs and all(isinstance(part, fx.Node) for part in node.args[:2])
         behind = at if (is_sum or target not in _SUMS) and after[at] == before[axis] else None
-    elif target in _SAME or (target in _SCALED and not isinstance(node.args[1], fx.Node)):
+    elif target in _SAME or (target in SCALED and not isinstance(node.args[1], fx.Node)):
         behind = axis
     elif target in ORDERS:
         behind = order_of(node, len(before)).index(axis)
-    elif target in _VIEWS:
+    elif target in VIEWS:
         places = before[:axis].numel(), before[axis]
         behind = next((i for i, size in enumerate(after) if (after[:i].numel(), size) == places), None)
     elif target in _ALONG:

@@ -15,22 +15,9 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, finished
-from workbench.engine.ethos_u.rewrites.quantized_calls import ORDERS, quantized_calls, written_name
+from workbench.engine.ethos_u.rewrites.quantized_calls import MOVED, quantized_calls, written_name
 
 _ATEN = torch.ops.aten
-# Changes of layout, which leave every element what it is.
-MOVED = {
-    *ORDERS,
-    _ATEN.view.default,
-    _ATEN.reshape.default,
-    _ATEN.flatten.using_ints,
-    _ATEN.unflatten.int,
-    _ATEN.unsqueeze.default,
-    _ATEN.squeeze.dim,
-    _ATEN.squeeze.dims,
-    _ATEN.clone.default,
-    _ATEN.contiguous.default,
-}
 _SELECTED = {_ATEN.select.int, _ATEN.slice.Tensor}
 _SPLIT = {_ATEN.unbind.int, _ATEN.split.Tensor, _ATEN.split_with_sizes.default, _ATEN.chunk.default}
 # Places of larger tensors are not followed: each takes 8 bytes.

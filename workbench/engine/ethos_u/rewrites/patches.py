@@ -12,26 +12,17 @@ from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
 from workbench.engine.ethos_u.corrections.graph_writer import Writer, constant_of, finished, fused_reader
-from workbench.engine.ethos_u.rewrites.quantized_calls import conv_arguments, quantized_calls, written_name
+from workbench.engine.ethos_u.rewrites.quantized_calls import (
+    MOVED,
+    conv_arguments,
+    quantized_calls,
+    written_name,
+)
 from workbench.engine.ethos_u.rewrites.strides import each_axis, padding_of
 
 _ATEN = torch.ops.aten
 # What cuts patches out of a picture.
-_CUTS = {
-    _ATEN.view.default,
-    _ATEN.reshape.default,
-    _ATEN.permute.default,
-    _ATEN.transpose.int,
-    _ATEN.flatten.using_ints,
-    _ATEN.unflatten.int,
-    _ATEN.unsqueeze.default,
-    _ATEN.squeeze.dim,
-    _ATEN.slice.Tensor,
-    _ATEN.cat.default,
-    _ATEN.clone.default,
-    _ATEN.contiguous.default,
-    _ATEN.pixel_unshuffle.default,
-}
+_CUTS = {*MOVED, _ATEN.slice.Tensor, _ATEN.cat.default, _ATEN.pixel_unshuffle.default}
 _IMAGE = 4
 
 

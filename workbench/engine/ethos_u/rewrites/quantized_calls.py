@@ -11,6 +11,18 @@ from workbench.engine.ethos_u.corrections.graph_writer import floating_calls, qu
 _ATEN = torch.ops.aten
 ORDERS = {_ATEN.permute.default, _ATEN.transpose.int}
 ARITHMETIC = {_ATEN.add.Tensor, _ATEN.sub.Tensor, _ATEN.mul.Tensor, _ATEN.div.Tensor}
+CONVOLUTIONS = {_ATEN.conv1d.default, _ATEN.conv1d.padding, _ATEN.conv2d.default, _ATEN.conv2d.padding}
+SCALED = {_ATEN.mul.Tensor, _ATEN.mul.Scalar, _ATEN.div.Tensor, _ATEN.div.Scalar}
+VIEWS = {
+    _ATEN.view.default,
+    _ATEN.reshape.default,
+    _ATEN.flatten.using_ints,
+    _ATEN.unflatten.int,
+    _ATEN.unsqueeze.default,
+    _ATEN.squeeze.dim,
+}
+# Changes of layout, which leave every element what it is.
+MOVED = {*ORDERS, *VIEWS, _ATEN.squeeze.dims, _ATEN.clone.default, _ATEN.contiguous.default}
 # Functions of one value that compute each place of an axis other than the channels' from that place alone.
 OF_EACH_PLACE = {
     _ATEN.relu.default,
