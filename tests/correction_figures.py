@@ -150,7 +150,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("foldable_norms", f"{_CORRECTED}normed_beside"),
     *_rows("plain_operators", f"{_CORRECTED}plain_operators"),
     *_rows("minima_from_maxima", f"{_CORRECTED}least"),
-    *_rows("drop_reductions_of_one", f"{_CORRECTED}most_of_one"),
+    *_rows("drop_reductions_of_one", f"{_CORRECTED}most_of_one", off=("joined_computed",)),
     *_rows("one_table_in_chain", f"{_CORRECTED}two_tables", **_WIDE, device=U85),
     # ExecuTorch 1.4 alone needs it: with the program's own nothing is changed.
     *_rows("sums_of_one_dimension", f"{_DELEGATE}squares_of_repeated"),
@@ -163,7 +163,9 @@ ROWS: tuple[Row, ...] = (
     *_rows("outputs_kept", f"{_DELEGATE}pooled_and_turned"),
     *_rows("clamps_from_hardtanh", f"{_PASS}clipped"),
     *_rows("constants_rearranged", f"{_CORRECTED}normed_image"),
-    *_rows("rescales_joined", f"{_DELEGATE}rows_compared", **_WIDE, device=U65),
+    *_rows(
+        "rescales_joined", f"{_DELEGATE}rows_compared", **_WIDE, device=U65, off=("equal_operations_joined",)
+    ),
     *_rows("slices_flattened", f"{_DELEGATE}rotary_keys"),
     *_rows("slices_flattened", f"{_DELEGATE}rotary_keys", device=U85),
     *_rows("slices_flattened", f"{_DELEGATE}windows_in_parts", device=U85),
@@ -171,13 +173,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("slices_computed", f"{_DELEGATE}padded_batch", **_WIDE, device=U85),
     *_rows("slices_computed", f"{_DELEGATE}modulated_rows", device=U85),
     *_rows("joined_computed", f"{_DELEGATE}multiplied_and_joined"),
-    *_rows(
-        "joined_computed",
-        *(
-            f"{_DELEGATE}{name}"
-            for name in ("pooled_both_ways", "channel_statistics", "turned_function_in_images")
-        ),
-    ),
+    *_rows("joined_computed", *(f"{_DELEGATE}{name}" for name in ("pooled_both_ways", "channel_statistics"))),
     *_rows("flips_of_copies", f"{_DELEGATE}flipped_product", device="ethos-u85-2048"),
     *_rows("functions_of_sums", f"{_DELEGATE}factorized", device=U85),
     *_rows("padded_pools", f"{_DELEGATE}wide_padded_pool", device=U85),

@@ -78,6 +78,7 @@ class _Filters(nn.Module):
         low, high = self.low.abs(), self.low.abs() + self.band.abs()
         bands = (2 * edge * torch.sinc(2 * edge * self.places) for edge in (high, low))
         taps = (next(bands) - next(bands)) * self.window
+        taps = taps / taps.abs().max(1, keepdim=True).values
         return functional.conv1d(x, taps[:, None])
 
 

@@ -71,6 +71,12 @@ def test_that_constants_are_stacked_with_values(engine):
     assert decibel(engine, "unseen_networks.py:rotations", "a16w8") > 45
 
 
+def test_that_weights_from_operators_with_several_results_are_constants(engine):
+    made = network("unseen_networks.py:standardized_weights")
+    assert_right(engine, made)
+    assert len(places(engine, made, "folded_constants", "prepare")) == 2
+
+
 def test_that_single_values_are_compared_with_numbers(engine):
     made = network("unseen_networks.py:single_comparisons")
     assert_right(engine, made)

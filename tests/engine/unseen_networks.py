@@ -219,6 +219,19 @@ def single_values():
     return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 4, 8)
 
 
+def standardized_weights():
+    """A convolution whose weights have the mean 0 and the variance 1, and one with gated ones."""
+
+    def run(self, x):
+        var, mean = torch.var_mean(self.first.weight, (1, 2, 3), keepdim=True)
+        y = functional.conv2d(x, (self.first.weight - mean) / (var + 1e-6).sqrt(), padding=1)
+        weight, gate = self.second.weight.chunk(2)
+        return functional.conv2d(functional.relu(y), weight * gate.sigmoid())
+
+    layers = {"first": nn.Conv2d(4, 8, 3), "second": nn.Conv2d(8, 16, 1)}
+    return _made(lambda: _Net(run, **layers), 1, 4, 8, 8)
+
+
 def sequence_both_ways():
     """A sequence, and the same with its steps first."""
 

@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "target.trials", "improvers"),
         ("torchao", "executorch"),
-        33,
+        34,
         _entry("prepare"),
     ),
     Stage(

@@ -1,5 +1,6 @@
 """What depends on no input, computed ahead of time."""
 
+import operator
 from typing import Any
 
 import torch
@@ -30,7 +31,7 @@ def folded_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
     if done := [node.name for node in list(module.graph.nodes) if _is_joined(module, node, known)]:
         known, made_of = _known_values(module)
     for node in [known_node for known_node in known if known_node.op == "call_function"]:
-        readers = [reader for reader in node.users if reader not in known]
+        readers = [reader for reader in node.users if reader not in made_of]
         small = known[node].numel() <= max(made_of[node], _SMALL) or all(_is_weight(node, r) for r in readers)
         if readers and small and (node.all_input_nodes or _name(node) in _COUNTING):
             write = Writer(module, node)
@@ -49,7 +50,7 @@ def folded_constants(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
 
 def _known_values(module: fx.GraphModule) -> tuple[dict[fx.Node, torch.Tensor], dict[fx.Node, int]]:
     """Return the values that depend on no input, and the number of elements they are made of."""
-    known = dict[fx.Node, torch.Tensor]()
+    results = dict[fx.Node, Any]()
     made_of = dict[fx.Node, int]()
     for node in list(module.graph.nodes):
         value = constant_of(module, node)
@@ -57,17 +58,17 @@ def _known_values(module: fx.GraphModule) -> tuple[dict[fx.Node, torch.Tensor], 
         if fill is not None:
             node = _filled(module, node, fill)  # noqa: PLW2901 - it stands in its place
         if value is not None:
-            known[node], made_of[node] = value, value.numel()
-        elif _is_foldable(node, known):
-            args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
-            result = node.target(*args, **kwargs)
-            if isinstance(result, torch.Tensor):
-                known[node] = result
-                made_of[node] = sum(made_of[source] for source in node.all_input_nodes)
+            results[node], made_of[node] = value, value.numel()
+        elif _is_foldable(node, results):
+            args, kwargs = fx.map_arg((node.args, node.kwargs), results.__getitem__)
+            results[node] = node.target(*args, **kwargs)
+            made_of[node] = sum(made_of[source] for source in node.all_input_nodes)
+    # An operator with several results is known by those that are taken of it.
+    known = {node: value for node, value in results.items() if isinstance(value, torch.Tensor)}
     for node in reversed([source for source in known if source.op == "call_function"]):
         left = _is_masked(known[node]) and not _is_limited(known[node])
-        if left and any(reader not in known for reader in node.users):
-            del known[node]
+        if left and any(reader not in made_of for reader in node.users):
+            del known[node], made_of[node]
     return known, made_of
 
 
@@ -149,7 +150,7 @@ def _filled(module: fx.GraphModule, node: fx.Node, fill: Any) -> fx.Node:
     return filled
 
 
-_WEIGHTED = ("conv1d", "conv2d", "linear")
+_WEIGHTED = ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "linear")
 
 
 def _is_weight(node: fx.Node, reader: fx.Node) -> bool:
@@ -166,8 +167,10 @@ def _name(node: fx.Node) -> str:
     return schema.name.rpartition("::")[2] if schema is not None else ""
 
 
-def _is_foldable(node: fx.Node, known: dict[fx.Node, torch.Tensor]) -> bool:
+def _is_foldable(node: fx.Node, known: dict[fx.Node, Any]) -> bool:
     """Return whether a node is a function of constants, with the same result at every run."""
+    if node.target is operator.getitem:
+        return node.args[0] in known
     schema = getattr(node.target, "_schema", None)
     if node.op != "call_function" or schema is None or schema.is_mutable:
         return False
