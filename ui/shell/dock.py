@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from ui.shared.panel import Panel
 
 TITLE_PX = 26
-# How far a floating dock is from its place.
+# How far a floating dock is from its place, and how much of the window it takes at first.
 _ASIDE_PX = 24
+_FLOATING_SHARE = 0.6
 _TAB_BUTTON_PX = 14
 _TAB_TIP = "Double click: float. Right click: float or close."
 
@@ -172,8 +173,14 @@ class Dock(QDockWidget):
         inside = QRect(window.mapToGlobal(QPoint(0, 0)), window.size()) & window.screen().availableGeometry()
         inside.adjust(0, 0, -_ASIDE_PX, -_ASIDE_PX)
         least = self.minimumSizeHint()
+        floating = [other for other in window.findChildren(Dock) if other.isFloating() and other.isVisible()]
+        while any(other.pos() == place.topLeft() for other in floating):
+            # The titles of both are seen.
+            place.translate(_ASIDE_PX, _ASIDE_PX)
         self.setFloating(True)
-        place = place & inside
+        # What is behind it stays visible.
+        most = inside.size() * _FLOATING_SHARE
+        place = QRect(place.topLeft(), place.size().boundedTo(most)) & inside
         self.setGeometry(QRect(place.topLeft(), place.size().expandedTo(least)))
 
     def closeEvent(self, event: QCloseEvent) -> None:

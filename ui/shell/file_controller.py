@@ -17,6 +17,7 @@ from ui.shared.appearance import theme_named
 from ui.shared.file_dialogs import ask_for_output_folder, ask_to_open, ask_to_save
 from ui.shared.labels import Label
 from ui.shared.theme import Theme
+from ui.shell.main_window import MainWindow
 from ui.state.document import ChangedOnDiskError, Document
 from ui.state.notices import Action, Notices
 from ui.state.project_files import ProjectInUseError, Recovery, left_behind
@@ -53,7 +54,7 @@ class FileController(QObject):
     draft_asked = Signal(object)
 
     def __init__(
-        self, document: Document, notices: Notices, settings: Settings, programs: Programs, window: QWidget
+        self, document: Document, notices: Notices, settings: Settings, programs: Programs, window: MainWindow
     ) -> None:
         super().__init__(window)
         self._document, self._notices = document, notices
@@ -122,6 +123,7 @@ class FileController(QObject):
 
     def _create(self, opened: OpenProject, *, runs: bool) -> None:
         self._document.new(opened)
+        self._window.show_workspace("model")
         if runs:
             self.run_asked.emit()
 

@@ -48,9 +48,9 @@ NO_PRESENT = "No run of the present configuration."
 NO_RESTORE = "Select one run with other rules than the project"
 NO_COST = "Compile to see accuracy over cycles."
 # Below it the table, which would hide cycles and memory, is above the plot.
-_WIDE_PX = 1200
-# The parts of the width, and the largest width of the rules, which leave the figures visible.
-_SIZES, _RULES_PX = (1080, 430), 220
+_WIDE_PX = 1700
+# The parts of the height or of the width, and the largest width of the rules: figures stay visible.
+_HIGH_SIZES, _SIZES, _RULES_PX = (240, 320), (1180, 430), 260
 # The page of the comparison.
 _COMPARISON = 1
 NO_PAIR = "Select two or more runs to compare them."
@@ -129,7 +129,7 @@ class RunsPanel(Panel):
         is_wide = self.width() >= _WIDE_PX
         if self._split.orientation() != (wide if is_wide else high):
             self._split.setOrientation(wide if is_wide else high)
-            self._split.setSizes([*_SIZES] if is_wide else [220, 260])
+            self._split.setSizes([*_SIZES] if is_wide else [*_HIGH_SIZES])
 
     def _on_changed(self) -> None:
         self._mark("state")
