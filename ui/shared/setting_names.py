@@ -109,13 +109,18 @@ def setting_title(key: str) -> str:
 _COMMAND = re.compile(r"(?:Run: )?workbench (settings|target) PROJECT ([\w.]+)=(\S*[^\s.,]|)")
 
 
-def in_window(hint: str) -> str:
-    """Return a remedy with the words of the window instead of commands that set one thing."""
+def in_window(hint: str, place: str = "in Project settings") -> str:
+    """Return a remedy with the words of the window instead of commands that set one thing.
+
+    Args:
+        hint: The remedy.
+        place: Where settings of the project are edited.
+    """
 
     def words(command: re.Match[str]) -> str:
         kind, key, value = command.groups()
         if kind == "target":
             return f"{key} = {value} in Target options"
-        return f"{setting_title(key)} = {value or 'empty'} in Project settings"
+        return f"{setting_title(key)} = {value or 'empty'} {place}"
 
     return _COMMAND.sub(words, hint)

@@ -33,6 +33,7 @@ from ui.features.project.draft import Draft, build, callables_of, is_class, samp
 from ui.shared.file_dialogs import DATA, MODEL_FORMS, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import FRAME_PX, PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
+from ui.shared.setting_names import in_window
 from ui.shared.tab_order import put_after, reading_order
 from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
 from ui.state.assigner import preset_ids, preset_title
@@ -400,7 +401,10 @@ class NewProjectDialog(QDialog):
 
     def show_export(self, text: str, ok: bool | None) -> None:
         """Show whether the model can be exported; None is not known."""
+        text = in_window(text, "above")
         self.export.setText(f"\u2713 {text}" if ok else f"\u2717 {text}" if ok is False else text)
+        create = self.buttons.button(QDialogButtonBox.StandardButton.Ok)
+        create.setText("Create anyway" if ok is False else "Create")
         self.export.setProperty("state", {True: "good", False: "bad", None: ""}[ok])
         self.export.style().polish(self.export)
         # It keeps its lines while a model is named: the rows below would move under the pointer.
