@@ -209,7 +209,7 @@ _BAR_PX = 3
 _LEAST_ROWS = 4
 WIDEST_PX = 340
 # What a column of texts keeps where the table has too little room for all columns.
-_LEAST_TEXT_PX, _LEAST_YIELDING_PX = 130, 70
+_LEAST_TEXT_PX, _LEAST_YIELDING_PX = 130, 110
 # What may be missing for all columns although names are cut: more, and the table scrolls far.
 _SCROLLED_PX = 300
 _PAD_PX = 16

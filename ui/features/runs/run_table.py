@@ -25,9 +25,9 @@ class RunRow:
 
     @property
     def rules(self) -> str:
-        """What decides its precision, after a word on another model."""
-        line = ", ".join(filter(None, (rules_line(self.run), self.settings)))
-        return f"other model: {line}" if self.is_other else line
+        """What decides its precision, and whether it is of another model."""
+        other = "other model" if self.is_other else ""
+        return ", ".join(filter(None, (rules_line(self.run), self.settings, other)))
 
 
 def _cost(read: Callable[[Cost], float], text: Callable[[float], str]) -> Callable[[RunRow], str]:
@@ -163,7 +163,9 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Date", lambda r: when(r.run), None, "When the run ended (UTC)"),
 )
 
-SQNR_COLUMN = [column.title for column in RUN_COLUMNS].index("SQNR")
+SQNR_COLUMN, TARGET_COLUMN = (
+    [column.title for column in RUN_COLUMNS].index(title) for title in ("SQNR", "Target")
+)
 
 
 def describe_run_row(row: RunRow) -> str:

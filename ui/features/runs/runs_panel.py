@@ -12,6 +12,7 @@ from ui.features.runs.run_table import (
     CHANGE_COLUMN,
     RUN_COLUMNS,
     SQNR_COLUMN,
+    TARGET_COLUMN,
     RunRow,
     comparison_columns,
     describe_compared,
@@ -165,6 +166,9 @@ class RunsPanel(Panel):
             # Without labels and a metric the accuracy is the SQNR.
             if all(run.accuracy_name == "SQNR" for run in runs):
                 self.table.setColumnHidden(SQNR_COLUMN, True)
+            # The bar at the top shows the target of all.
+            if len({run.target.id for run in runs}) == 1:
+                self.table.setColumnHidden(TARGET_COLUMN, True)
             self._show_dots(best)
             indices = [i for i, run in enumerate(runs) if run.number in chosen]
             self.table.choose_rows([self.model.shown_at(i) for i in indices], reveal=False)

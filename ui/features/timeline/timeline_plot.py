@@ -256,6 +256,7 @@ class TimelinePlot(Chart):
         self.plot.getAxis("bottom").setScale(scale)
         self.set_label("bottom", f"{unit}, {origin}")
         lanes = _LANES[:_MEASURED_LANES] if timeline.is_measured else _LANES
+        lanes = tuple(lane for lane in lanes if lane[0] != "layers" or self._nested["layers"])
         self.plot.getAxis("left").setTicks([[(sum(y) / 2, name) for name, y in lanes], []])
         low, high = _ABOVE if timeline.is_measured else _ALL
         self.box.setYRange(low, high, padding=0)
@@ -328,6 +329,9 @@ class TimelinePlot(Chart):
         """Draw the layers and modules that operations belong to, and their commands."""
         for kind, (lane, slices_of) in _NESTED.items():
             slices = self._nested[kind] = slices_of(self.timeline)
+            if kind == "layers" and slices == modules(self.timeline):
+                # A flat network: the lane would repeat the modules.
+                slices = self._nested[kind] = []
             edges = np.asarray([(s.start, s.end) for s in slices], np.float64).reshape(-1, 2)
             self._bars[f"{kind} even"].set_bars(edges[::2])
             self._bars[f"{kind} odd"].set_bars(edges[1::2])
