@@ -217,6 +217,14 @@ class ExportResult(Frozen):
         names = [output.name for output in self.model_outputs]
         return (names + [f"output {i}" for i in range(len(names), count)])[:count]
 
+    def named_outputs(self) -> dict[str, str]:
+        """Return the names that the model gives to outputs, by the operation that makes them."""
+        return {
+            self.outputs[output.position].name: output.name
+            for index, output in enumerate(self.model_outputs)
+            if output.position is not None and output.name != f"output {index}"
+        }
+
     def program_output_names(self, count: int) -> list[str]:
         """Return the names of the first ``count`` outputs of the program; the model's, unless split."""
         names = {output.position: output.name for output in self.model_outputs}

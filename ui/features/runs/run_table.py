@@ -25,9 +25,8 @@ class RunRow:
 
     @property
     def rules(self) -> str:
-        """What decides its precision, and whether it is of another model."""
-        other = "other model" if self.is_other else ""
-        return ", ".join(filter(None, (rules_line(self.run), self.settings, other)))
+        """What decides its precision, and the settings."""
+        return ", ".join(filter(None, (rules_line(self.run), self.settings)))
 
 
 def _cost(read: Callable[[Cost], float], text: Callable[[float], str]) -> Callable[[RunRow], str]:
@@ -98,6 +97,7 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         "fewest CPU operators",
     ),
     Column("Rules", lambda r: r.rules, gives_way=True),
+    Column("Model", lambda r: "other" if r.is_other else "", None, "Of another model than the newest run"),
     Column(
         "Accuracy",
         lambda r: accuracy_text(r.run),

@@ -256,10 +256,11 @@ class TimelinePlot(Chart):
         self.plot.getAxis("bottom").setScale(scale)
         self.set_label("bottom", f"{unit}, {origin}")
         lanes = _LANES[:_MEASURED_LANES] if timeline.is_measured else _LANES
-        lanes = tuple(lane for lane in lanes if lane[0] != "layers" or self._nested["layers"])
+        is_used = {"CPU": bool(timeline.stops), "layers": bool(self._nested["layers"])}
+        lanes = tuple(lane for lane in lanes if is_used.get(lane[0], True))
         self.plot.getAxis("left").setTicks([[(sum(y) / 2, name) for name, y in lanes], []])
         low, high = _ABOVE if timeline.is_measured else _ALL
-        self.box.setYRange(low, high, padding=0)
+        self.box.setYRange(low, high if timeline.stops else LAYERS[1] + 3 * _RIM, padding=0)
         self.keys.set_ends(-_AIR * end, (1 + _AIR) * end)
         self._drag.hide()
 
