@@ -211,7 +211,8 @@ class NewProjectDialog(QDialog):
         ))  # fmt: skip
         column.addWidget(self._more)
         self._more.hide()
-        column.addStretch(1)
+        column.addWidget(self._drop_hint, 1)
+        column.addStretch(0)
         self._build_bottom()
         self._lay_out(body)
 
@@ -223,6 +224,9 @@ class NewProjectDialog(QDialog):
         self.export.setWordWrap(True)
         self.export.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.export.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
+        self._drop_hint = Label(self)
+        self._drop_hint.setObjectName("DropHint")
+        self._drop_hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
 
     def _lay_out(self, body: QWidget) -> None:
         layout = QVBoxLayout(self)
@@ -309,6 +313,8 @@ class NewProjectDialog(QDialog):
                 field.start = self.folder
         self.board.render_board(self._board, self.folder)
         is_code = self.model.text().endswith(".py")
+        self._drop_hint.setText(f"or drop {'' if self.model.text() else 'a model, '}weights and data here")
+        self._drop_hint.setVisible(not (self.model.text() and self.data.text()))
         for row in (self._sizes, self._scales):
             self._show_row(row, self._wants_pictures())
         for row in (self.tokenizer, self.length):

@@ -265,12 +265,12 @@ class _Tally:
 
 
 _COUNTED = (
-    "Top-1 is counted on output {}, which gives the labels most often; evaluation.class_output "
-    "names another one."
+    "Top-1 is counted on output {}, which gives the labels most often; the setting "
+    "evaluation.class_output chooses another one."
 )
 _NO_CLASSES = (
     "Top-1 is not counted: no output is a vector with an element for the label {}. "
-    "evaluation.class_output names one."
+    "The setting evaluation.class_output chooses one."
 )
 
 
