@@ -18,6 +18,8 @@ from workbench.graph.lineage import How, Lineage
 ARROW = "\u2192"
 HERE = "LineageHere"
 _SIDE_PX, _EDGE_PX = 4, 3
+# Two lines with the gap between them.
+_MOST_LINES = 2.5
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,10 @@ class Stop:
 
 
 class LineageRail(QWidget):
-    """Shows a chain of stops, in further lines where it is too narrow for one.
+    """Shows a chain of stops, in two lines where it is too narrow for one.
 
-    A stop with the name of the one before it shows its level only.
+    A stop with the name of the one before it shows its level only; so do all but the present one
+    where two lines are too narrow.
 
     Signals:
         asked: the target of the stop that was clicked.
@@ -47,6 +50,8 @@ class LineageRail(QWidget):
         self.setObjectName("LineageRail")
         self.setAccessibleName("Lineage of the selection")
         self._stops: tuple[Stop, ...] = ()
+        # What is shortened: the stop, its title, its button and the whole text of that.
+        self._long: list[tuple[QWidget, Label, QToolButton, str]] = []
         self._chain = FlowRow(self)
         self._column = QVBoxLayout(self)
         self._column.setContentsMargins(_SIDE_PX, _EDGE_PX, _SIDE_PX, _EDGE_PX)
@@ -62,7 +67,7 @@ class LineageRail(QWidget):
         self._column.replaceWidget(former, self._chain)
         former.hide()
         former.deleteLater()
-        before = ""
+        self._long, before = [], ""
         for number, stop in enumerate(self._stops):
             self._chain.add(self._part(stop, is_first=not number, is_same=stop.text == before))
             before = stop.text
@@ -77,7 +82,18 @@ class LineageRail(QWidget):
         self._take_room(self.width())
 
     def _take_room(self, width: int) -> None:
-        self.setFixedHeight(self._chain.heightForWidth(width - 2 * _SIDE_PX) + 2 * _EDGE_PX)
+        room = width - 2 * _SIDE_PX
+        self._shorten(on=False)
+        if self._chain.heightForWidth(room) > _MOST_LINES * self._chain.sizeHint().height():
+            self._shorten(on=True)
+        self.setFixedHeight(self._chain.heightForWidth(room) + 2 * _EDGE_PX)
+
+    def _shorten(self, *, on: bool) -> None:
+        for part, title, button, text in self._long:
+            title.setVisible(not on)
+            button.setText(title.text() if on else text)
+            # Its line is computed from its present width, not after the next event.
+            part.updateGeometry()
 
     def texts(self) -> list[str]:
         """Return the text of each stop."""
@@ -90,13 +106,16 @@ class LineageRail(QWidget):
         row = QHBoxLayout(part)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(4)
-        for text in ("" if is_first else ARROW, "" if is_short else stop.title):
-            if text:
-                hint = Label(text, part)
-                hint.setObjectName("Hint")
-                row.addWidget(hint)
+        arrow, title = Label(ARROW, part), Label(stop.title, part)
+        for hint, is_shown in ((arrow, not is_first), (title, bool(stop.title) and not is_short)):
+            hint.setObjectName("Hint")
+            hint.setVisible(is_shown)
+            row.addWidget(hint)
         if stop.target:
-            row.addWidget(self._button(stop, part, stop.title if is_short else stop.text))
+            button = self._button(stop, part, stop.title if is_short else stop.text)
+            row.addWidget(button)
+            if stop.title and not is_short and not stop.is_here:
+                self._long.append((part, title, button, button.text()))
             return part
         label = Label(stop.text, part)
         label.setTextFormat(Qt.TextFormat.PlainText)
