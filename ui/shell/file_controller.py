@@ -17,7 +17,6 @@ from ui.shared.appearance import theme_named
 from ui.shared.file_dialogs import ask_for_output_folder, ask_to_open, ask_to_save
 from ui.shared.labels import Label
 from ui.shared.theme import Theme
-from ui.shell.main_window import MainWindow
 from ui.state.document import ChangedOnDiskError, Document
 from ui.state.notices import Action, Notices
 from ui.state.project_files import ProjectInUseError, Recovery, left_behind
@@ -46,15 +45,17 @@ class FileController(QObject):
     """Implements the File menu and file drops.
 
     Signals:
-        run_asked: a new project is to be run.
+        created: a new project is open.
+        run_asked: it is to be run.
         draft_asked: the dialog New project is about to open.
     """
 
+    created = Signal()
     run_asked = Signal()
     draft_asked = Signal(object)
 
     def __init__(
-        self, document: Document, notices: Notices, settings: Settings, programs: Programs, window: MainWindow
+        self, document: Document, notices: Notices, settings: Settings, programs: Programs, window: QWidget
     ) -> None:
         super().__init__(window)
         self._document, self._notices = document, notices
@@ -123,7 +124,7 @@ class FileController(QObject):
 
     def _create(self, opened: OpenProject, *, runs: bool) -> None:
         self._document.new(opened)
-        self._window.show_workspace("model")
+        self.created.emit()
         if runs:
             self.run_asked.emit()
 

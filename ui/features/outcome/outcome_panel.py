@@ -47,6 +47,7 @@ OTHER_FORMATS = (
     "The panel Formats predicts what every preset and every format of your own gives on a tensor. A rule "
     "sets a wider format for the modules that lose most; the panel Ranges lists them."
 )
+_SUGGESTIONS = "go_suggestions"
 NO_STEP = "Nothing to suggest: no change is known that would help."
 
 
@@ -236,8 +237,8 @@ class OutcomePanel(ResultPanel):
         self.steps = QVBoxLayout()
         self.all_steps = QPushButton("All suggestions", self.page)
         self.all_steps.setProperty("link", True)
-        self._all_panel = "suggestions"
-        self.all_steps.clicked.connect(lambda: self._show_panel(self._all_panel))
+        self._all_action = _SUGGESTIONS
+        self.all_steps.clicked.connect(lambda: self.context.commands.asked.emit(self._all_action))
         next_row = QHBoxLayout()
         next_row.addWidget(self.heading)
         next_row.addStretch(1)
@@ -318,7 +319,7 @@ class OutcomePanel(ResultPanel):
         self.heading.setVisible(is_known)
         self.all_steps.setVisible(bool(ranked) or has_formats)
         self.all_steps.setText("Formats" if has_formats else "All suggestions")
-        self._all_panel = "formats" if has_formats else "suggestions"
+        self._all_action = "go_formats" if has_formats else _SUGGESTIONS
 
     def _on_details(self, answer: AnswerId) -> None:
         card = next(card for card in self.cards if card.answer and card.answer.id == answer)
