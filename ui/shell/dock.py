@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QCloseEvent, QResizeEvent
+from PySide6.QtGui import QCloseEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
@@ -40,6 +40,7 @@ class _Title(QWidget):
 
     def __init__(self, dock: Dock) -> None:
         super().__init__(dock)
+        self._dock = dock
         self.setObjectName("DockTitle")
         self.setFixedHeight(TITLE_PX)
         self.floating = _tool(self, "Float")
@@ -52,6 +53,11 @@ class _Title(QWidget):
         layout.addWidget(Label(dock.windowTitle(), self), 1)
         layout.addWidget(self.floating)
         layout.addWidget(self.closing)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Float the dock as its button does: Qt would leave it exactly over its place."""
+        self._dock.toggle_floating()
+        event.accept()
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
