@@ -128,7 +128,9 @@ def _accurate(
     figure, bars = _quality(evaluated, accuracy, is_undecided=is_undecided)
     goal = f"at most {100 * limits.loss:g} % lost" if limits.loss is not None else ""
     if not labelled or is_undecided:
-        goal = f"SQNR against float of at least {limits.sqnr:g} dB" if limits.sqnr is not None else ""
+        whose = " of every output" if len(evaluated.outputs) > 1 else ""
+        sqnr = limits.sqnr
+        goal = f"SQNR{whose} against float of at least {sqnr:g} dB" if sqnr is not None else ""
     return Answer(
         id="accurate",
         title=title,
@@ -157,7 +159,7 @@ def _most_added(tensors: Iterable[TensorQuality]) -> list[str]:
     place = f"{worst.tensor} in {worst.module}" if worst.module else worst.tensor
     return [
         f"{place} adds the largest error: {100 * share:.0f} % of what all operations add. "
-        "The output may lose less than that share."
+        "Later operations may reduce it."
     ]
 
 
@@ -189,7 +191,8 @@ def _quality(
         Bar(name=o.name, text=_decibels(o.sqnr_db), share=_share(o.sqnr_db), is_bad=bad)
         for o in evaluated.outputs[:_MOST_BARS]
     ]
-    return f"SQNR {_decibels(evaluated.sqnr_db)}", bars
+    over = f" over {len(evaluated.outputs)} outputs" if len(evaluated.outputs) > 1 else ""
+    return f"SQNR {_decibels(evaluated.sqnr_db)}{over}", bars
 
 
 def _two(before: float, now: float, texts: tuple[str, str], *, is_bad: bool, most: float = 0.0) -> list[Bar]:

@@ -66,7 +66,7 @@ def test_that_the_operation_that_adds_most_of_the_error_is_named():
     (line,) = [line for line in named if place in line]
     assert "20 %" in line
     # It is no share of the error of the output: what is added early may have no effect there.
-    assert "The output may lose less" in line
+    assert "Later operations may reduce it" in line
     unknown = [t.model_copy(update={"added_share": None}) for t in value.tensors]
     lines = answers(evaluate=value.model_copy(update={"tensors": tuple(unknown)}))["accurate"].lines
     assert not any("error" in line for line in lines)

@@ -36,7 +36,7 @@ from workbench.analysis.ranges import histogram_of
 from workbench.errors import WorkbenchError
 from workbench.ids import StageId
 from workbench.project.configs import PRESETS, FormatConfig
-from workbench.project.model import Project
+from workbench.project.model import Project, RuleKind
 from workbench.results import CalibrateResult
 from workbench.targets.formats.parameters import Role
 from workbench.targets.formats.schemes import bits_of
@@ -44,6 +44,7 @@ from workbench.targets.formats.values import Prediction, predict
 
 NOTHING = "Calibrate to evaluate number formats on observed values."
 NO_TENSOR = "No quantized tensors. Assign a precision first."
+PRESENT = "The present rules set this format already."
 NO_HISTOGRAM = "No observed values to predict from."
 # Least width of the panel with the form beside the histogram, and width of the form there.
 _WIDE_PX, _FORM_PX = 560, 350
@@ -307,9 +308,22 @@ class FormatsPanel(Panel):
         chosen = [*selected.nodes, *selected.modules]
         what = chosen[0] if len(chosen) == 1 else f"{len(chosen)} selected" if chosen else "all"
         self.apply.setText(f"Set {what}")
-        reason = self._refusal(self.form.config)
+        reason = self._refusal(self.form.config) or self._why_present()
         self.apply.setEnabled(self.context.document.project is not None and not reason)
         self.apply.setToolTip(literal(reason))
+
+    def _why_present(self) -> str:
+        """Return that what is selected has this format already; "" if it has not."""
+        selected, project = self.context.selection.value, self.context.document.project
+        if project is None:
+            return ""
+        kind: RuleKind = "node_name" if selected.nodes else "module_name"
+        matches = selected.nodes or selected.modules
+        if not matches or "" in matches:
+            kind, matches = "global", frozenset({""})
+        rules = [rule for rule in project.rules if rule.enabled and rule.kind == kind]
+        has = {rule.match for rule in rules if project.config_of(rule) == self.form.config}
+        return PRESENT if matches <= has else ""
 
     def _on_tensor_activated(self) -> None:
         if not self._is_own:

@@ -512,7 +512,7 @@ def _limit(value: float | None, unit: str) -> str:
 
 def _without_data(project: Project) -> str:
     """Return what is evaluated without evaluation data."""
-    held = "every 4th calibration sample, from 32 samples on"
+    held = "a quarter of the calibration data, where it has 32 samples or more"
     return held if project.evaluation.holds_out else "calibration data"
 
 

@@ -33,7 +33,7 @@ from ui.shared.wrapping_row import FlowRow
 from ui.state.selection import Selected
 from workbench.ids import StudyId
 from workbench.project.pictures import pixels_of
-from workbench.results import EvaluateResult
+from workbench.results import EvaluateResult, ExportResult
 from workbench.studies.documents import study_folder
 from workbench.studies.sample import INPUT, SampleTensor, load_values
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 STUDY: StudyId = "sample"
+# The most values that are written as numbers.
+_READ = 8
 SIDES = ("float", "quantized", "integer", "compiled")
 TITLES = {
     "float": "Float",
@@ -123,7 +125,8 @@ class SamplePanel(Panel):
         job, result = self.study.job, self.study.result
         self._fill_tensors()
         self._show_ready()
-        self.show_button.setText("Running\u2026" if job is not None else "Show")
+        state = "Show" if job is None else "Queued\u2026" if job.state == "waiting" else "Running\u2026"
+        self.show_button.setText(state)
         text = ""
         if result is None:
             self._values = {}
@@ -148,11 +151,14 @@ class SamplePanel(Panel):
         measured = self.context.load(EvaluateResult, "evaluate")
         tensors = measured.tensors if measured is not None else ()
         names = [tensor.tensor for tensor in tensors]
+        exported = self.context.load(ExportResult, "export")
+        outputs = exported.named_outputs() if exported is not None else {}
         if names != self._listed:
             self._listed = names
             self.tensors.clear()
             for tensor in tensors:
-                title = f"{tensor.tensor}  {tensor.module}" if tensor.module else tensor.tensor
+                output = f"output {outputs[tensor.origin]}" if tensor.origin in outputs else ""
+                title = "  ".join(filter(None, (tensor.tensor, tensor.module, output)))
                 self.tensors.addItem(title, tensor.tensor)
             self._tensor = self._tensor if self._tensor in names else ""
         if self._tensor or names:
@@ -182,7 +188,9 @@ class SamplePanel(Panel):
     def _show_ready(self) -> None:
         is_empty = self.study.result is None
         self.chosen.setVisible(is_empty)
-        self.chosen.setText(SHOW_TEXT.format(self._tensor) if self._tensor else EMPTY_TEXT)
+        text = SHOW_TEXT.format(self._tensor) if self._tensor else EMPTY_TEXT
+        is_busy = self.study.job is not None
+        self.chosen.setText(f"Computing sample {self.sample.value()}\u2026" if is_busy else text)
         self._split.setVisible(not is_empty)
         can_show = bool(self._tensor) and self.study.job is None
         self.show_button.setEnabled(can_show)
@@ -314,15 +322,20 @@ class SamplePanel(Panel):
 
     def _title(self, side: str) -> str:
         values = self._values
-        if side not in values or side == "float" or "float" not in values:
+        if side not in values:
             return TITLES[side]
+        numbers = values[side].reshape(-1)
+        few = ", ".join(figure(float(v)) for v in numbers) if numbers.size <= _READ else ""
+        if side == "float" or "float" not in values:
+            return f"{TITLES[side]}\n{few}".strip()
         error = (values[side] - values["float"]).astype(np.float64)
         signal, noise = (
             float(np.square(values["float"], dtype=np.float64).sum()),
             float(np.square(error).sum()),
         )
         sqnr = 10 * np.log10(signal / noise) if noise > 0 and signal > 0 else None
-        return f"{TITLES[side]}: {decibel(sqnr)}, max error {figure(float(np.abs(error).max()))}"
+        text = f"{TITLES[side]}: {decibel(sqnr)}, max error {figure(float(np.abs(error).max()))}"
+        return f"{text}\n{few}".strip()
 
     def _on_show(self) -> None:
         lowered = self.context.result("lower") is not None

@@ -108,14 +108,23 @@ def setting_title(key: str) -> str:
 # A command in a remedy that sets one setting of the project, or one option of the target.
 _COMMAND = re.compile(r"(?:Run: )?workbench (settings|target) PROJECT ([\w.]+)=(\S*[^\s.,]|)")
 
+# A setting with its group.
+_KEY = re.compile(r"\b(?:model|calibration|evaluation|gate|accuracy|verification)\.[a-z_.]*[a-z]\b(?!=)")
 
-def in_window(hint: str) -> str:
-    """Return a remedy with the words of the window instead of commands that set one thing."""
+
+def in_window(hint: str, place: str = "in Project settings") -> str:
+    """Return a remedy with the words of the window instead of commands that set one thing.
+
+    Args:
+        hint: The remedy.
+        place: Where settings of the project are edited.
+    """
 
     def words(command: re.Match[str]) -> str:
         kind, key, value = command.groups()
         if kind == "target":
             return f"{key} = {value} in Target options"
-        return f"{setting_title(key)} = {value or 'empty'} in Project settings"
+        return f"{setting_title(key)} = {value or 'empty'} {place}"
 
-    return _COMMAND.sub(words, hint)
+    known = titles()
+    return _KEY.sub(lambda key: known.get(key[0], key[0]), _COMMAND.sub(words, hint))

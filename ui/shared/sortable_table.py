@@ -209,7 +209,7 @@ _BAR_PX = 3
 _LEAST_ROWS = 4
 WIDEST_PX = 340
 # What a column of texts keeps where the table has too little room for all columns.
-_LEAST_TEXT_PX, _LEAST_YIELDING_PX = 130, 70
+_LEAST_TEXT_PX, _LEAST_YIELDING_PX = 130, 110
 # What may be missing for all columns although names are cut: more, and the table scrolls far.
 _SCROLLED_PX = 300
 _PAD_PX = 16
@@ -355,6 +355,12 @@ class FigureView(QTableView):
             self._whole.append(wanted)
         self._share_width()
 
+    def setColumnHidden(self, column: int, hide: bool) -> None:
+        """Hide or show a column, and share the width among those that are shown."""
+        if self.isColumnHidden(column) != hide:
+            super().setColumnHidden(column, hide)
+            self._share_width()
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
@@ -416,7 +422,8 @@ class FigureView(QTableView):
         shown = [w for c, w in enumerate(self._content_widths) if not self.isColumnHidden(c)]
         missing = sum(shown) - self.viewport().width()
         widths = list(self._content_widths)
-        texts = [column for column in range(len(widths)) if self._has_texts(column)]
+        is_text = [not self.isColumnHidden(c) and self._has_texts(c) for c in range(len(widths))]
+        texts = [column for column, is_one in enumerate(is_text) if is_one]
         spare = sum(max(widths[c] - _LEAST_TEXT_PX, 0) for c in texts)
         # A table of many figures scrolls in any case: cut names would not spare that.
         narrowed = texts if missing <= spare + _SCROLLED_PX else []
@@ -426,7 +433,7 @@ class FigureView(QTableView):
         missing = _narrow(widths, yielding, _LEAST_YIELDING_PX, missing)
         missing = _narrow(widths, others, _LEAST_TEXT_PX, missing)
         for column in texts:
-            if missing < 0 and not self.isColumnHidden(column) and self._content_widths:
+            if missing < 0 and self._content_widths:
                 wider = min(self._whole[column], widths[column] - missing)
                 missing += max(wider - widths[column], 0)
                 widths[column] = max(wider, widths[column])
@@ -444,7 +451,7 @@ class FigureView(QTableView):
         rest = self.viewport().width()
         for column in (c for c in range(len(widths)) if not self.isColumnHidden(c)):
             if rest < widths[column]:
-                before = [text for text in texts if text < column and not self.isColumnHidden(text)]
+                before = [text for text in texts if text < column]
                 wider = max(before, key=lambda c: self._whole[c] - widths[c], default=None)
                 if wider is not None and column not in texts and rest > 0:
                     widths[wider] += rest

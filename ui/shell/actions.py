@@ -124,6 +124,10 @@ OTHER_WORDS = {
 }
 
 
+# From this rank on the letters of a text are scattered over it.
+_SCATTERED = 1000
+
+
 def rank(text: str, query: str) -> int | None:
     """Return how well ``text`` matches what was typed: smaller is better, None is no match.
 
@@ -135,7 +139,7 @@ def rank(text: str, query: str) -> int | None:
     at = low.find(sought)
     if at >= 0:
         return at if at == 0 or not low[at - 1].isalnum() else 20 + at
-    position, cost = 0, 100
+    position, cost = 0, _SCATTERED
     for letter in sought.replace(" ", ""):
         index = low.find(letter, position)
         if index < 0:
@@ -217,6 +221,9 @@ class CommandPalette(QFrame):
     def _show(self, text: str) -> None:
         ranked = ((entry.rank(text), entry) for entry in self._entries)
         fitting = [(cost, entry) for cost, entry in ranked if cost is not None]
+        if any(cost < _SCATTERED for cost, _ in fitting):
+            # Single letters in order say little beside a word.
+            fitting = [(cost, entry) for cost, entry in fitting if cost < _SCATTERED]
         fitting.sort(key=lambda pair: (pair[0], len(pair[1].text) if text else 0))
         self.list.clear()
         for _, entry in fitting[:_SHOWN]:

@@ -215,6 +215,7 @@ class Workbench(QObject):
         self.navigation.plugins_asked.connect(self.targets.ask_plugins)
         window.scoreboard.details_asked.connect(self._on_details_asked)
         window.close_asked.connect(self._on_close_asked)
+        self.files.created.connect(lambda: window.show_workspace("model"))
         self.files.run_asked.connect(lambda: self.runs.run_to(""))
         self.files.draft_asked.connect(self._on_draft_asked)
         window.files_dropped.connect(self.files.take_dropped)

@@ -16,6 +16,7 @@ from workbench.errors import ErrorInfo, Place, WorkbenchError
 from workbench.ids import StageId
 from workbench.pipeline.resolution import stale_ranges
 from workbench.pipeline.stages import STAGES_BY_ID
+from workbench.toolchains.registry import tools_of
 
 if TYPE_CHECKING:
     from workbench.results import PrepareResult
@@ -55,6 +56,11 @@ class Checker(QObject):
         if opened is None:
             return
         yield from (of_info(info, "Files", "error") for info in self._missing)
+        if opened.project.toolchain:
+            try:
+                tools_of(opened.project.toolchain)
+            except WorkbenchError as error:
+                yield from (of_info(info, "Toolchain", "error") for info in error.infos)
         index = self._context.model_index
         yield from project_problems(opened, index.snapshot, index.resolution, self._prepared())
         yield from stage_problems(self._context.session.stages())

@@ -7,7 +7,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QByteArray, QEvent, QObject, QPoint, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QCloseEvent, QResizeEvent
+from PySide6.QtGui import QCloseEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QDockWidget,
     QFrame,
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from ui.shared.panel import Panel
 
 TITLE_PX = 26
-# How far a floating dock is from its place.
+# How far a floating dock is from its place, and how much of the window it takes at first.
 _ASIDE_PX = 24
+_FLOATING_SHARE = 0.6
 _TAB_BUTTON_PX = 14
 _TAB_TIP = "Double click: float. Right click: float or close."
 
@@ -39,6 +40,7 @@ class _Title(QWidget):
 
     def __init__(self, dock: Dock) -> None:
         super().__init__(dock)
+        self._dock = dock
         self.setObjectName("DockTitle")
         self.setFixedHeight(TITLE_PX)
         self.floating = _tool(self, "Float")
@@ -51,6 +53,11 @@ class _Title(QWidget):
         layout.addWidget(Label(dock.windowTitle(), self), 1)
         layout.addWidget(self.floating)
         layout.addWidget(self.closing)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        """Float the dock as its button does: Qt would leave it exactly over its place."""
+        self._dock.toggle_floating()
+        event.accept()
 
     def set_theme(self, theme: Theme) -> None:
         """Apply the colours of a theme."""
@@ -172,8 +179,14 @@ class Dock(QDockWidget):
         inside = QRect(window.mapToGlobal(QPoint(0, 0)), window.size()) & window.screen().availableGeometry()
         inside.adjust(0, 0, -_ASIDE_PX, -_ASIDE_PX)
         least = self.minimumSizeHint()
+        floating = [other for other in window.findChildren(Dock) if other.isFloating() and other.isVisible()]
+        while any(other.pos() == place.topLeft() for other in floating):
+            # The titles of both are seen.
+            place.translate(_ASIDE_PX, _ASIDE_PX)
         self.setFloating(True)
-        place = place & inside
+        # What is behind it stays visible.
+        most = inside.size() * _FLOATING_SHARE
+        place = QRect(place.topLeft(), place.size().boundedTo(most)) & inside
         self.setGeometry(QRect(place.topLeft(), place.size().expandedTo(least)))
 
     def closeEvent(self, event: QCloseEvent) -> None:

@@ -45,10 +45,12 @@ class FileController(QObject):
     """Implements the File menu and file drops.
 
     Signals:
-        run_asked: a new project is to be run.
+        created: a new project is open.
+        run_asked: it is to be run.
         draft_asked: the dialog New project is about to open.
     """
 
+    created = Signal()
     run_asked = Signal()
     draft_asked = Signal(object)
 
@@ -122,6 +124,7 @@ class FileController(QObject):
 
     def _create(self, opened: OpenProject, *, runs: bool) -> None:
         self._document.new(opened)
+        self.created.emit()
         if runs:
             self.run_asked.emit()
 

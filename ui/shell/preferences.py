@@ -27,6 +27,7 @@ from PySide6.QtWidgets import (
 from ui.shared.appearance import Appearance
 from ui.shared.forms import PathField, SpinBox, resize_on_screen
 from ui.shared.labels import Label, literal
+from ui.shared.number_format import size
 from ui.shared.theme import THEMES, Theme
 from ui.state.settings import Settings
 from workbench.deploy.simulators.discovery import MachineSettings, load_settings, save_settings
@@ -104,7 +105,7 @@ class PreferencesDialog(QDialog):
         self.theme.setCurrentIndex(self.theme.findData(self._appearance.theme.name))
         self.theme.activated.connect(self._on_theme_activated)
         self.warm = QCheckBox("Start the engine in advance", self)
-        self.warm.setToolTip("Uses about 500 MB of memory; the first run starts several seconds earlier")
+        self.warm.setToolTip("Uses about 500 MiB of memory; the first run starts several seconds earlier")
         self.warm.setChecked(self._settings.warm_engines)
         self.warm.clicked.connect(partial(self._on_switched, "warm_engines", self.warm))
         self.ahead = QCheckBox("Compile in the background after evaluation", self)
@@ -199,7 +200,7 @@ class PreferencesDialog(QDialog):
         self.revoke.setEnabled(False)
 
     def _on_measured(self, total: int) -> None:
-        self.used.setText(f"Cache size: {total / 1e6:,.1f} MB")
+        self.used.setText(f"Cache size: {size(total)}")
 
     def _on_switched(self, name: str, box: QCheckBox) -> None:
         setattr(self._settings, name, box.isChecked())

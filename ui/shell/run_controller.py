@@ -22,9 +22,10 @@ from ui.state.jobs import Job, duration, goal
 from ui.state.notices import Action
 from workbench.errors import TrustRequiredError, WorkbenchError, failure, not_written
 from workbench.ids import StageId, StudyId
-from workbench.pipeline.stages import STAGES_BY_ID
+from workbench.pipeline.stages import STAGES_BY_ID, stages_needed
 from workbench.project import edits
 from workbench.project.model import Project
+from workbench.project.opened import OpenProject
 from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
@@ -110,11 +111,25 @@ class RunController(QObject):
             title = STAGES_BY_ID[stages[-1]].title
             self._context.notices.info(f"All stages up to {title} are up to date.")
             return
+        under_way = self._under_way(opened)
+        stages = [stage for stage in stages if stage not in under_way]
+        if not set(stages) - set(done):
+            self._context.notices.info("Already running or queued. The panel Jobs shows how far it is.")
+            return
         self._shown_from = self._place() if not stage_id else None
         self._began = time.monotonic()
         # Errors of the former run are solved, or come again.
         self._context.notices.close_errors()
         self._context.runner.run_until(opened, stages, done)
+
+    def _under_way(self, opened: OpenProject) -> set[StageId]:
+        """Return the stages that somebody asked for, of exactly this project, and that are not over."""
+        jobs = [
+            job
+            for job in self._context.runner.running
+            if job.opened == opened and not (job.study or job.purpose or job.cancelled)
+        ]
+        return {stage for job in jobs if not self.is_unasked(job) for stage in stages_needed(job.until)}
 
     def cancel(self) -> None:
         """Cancel all jobs."""

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QAbstractSlider,
     QApplication,
     QComboBox,
+    QDockWidget,
     QFrame,
     QHBoxLayout,
     QLineEdit,
@@ -33,6 +34,8 @@ _GAP_PX = 8
 # Room for the status bar, and for the bars at the top.
 _MARGIN_PX, _TOP_PX = 36, 120
 _MOST = 10_000
+# How many covered controls are better than a place behind a floating panel.
+_BEHIND = 100
 # Time for panels to get their contents and places after they were shown.
 _SETTLED_MS = 150
 SHOWN = 3
@@ -236,11 +239,12 @@ class ToastHost(QObject):
         area, width = self._window.rect(), size.width()
         bottom = area.bottom() - _MARGIN_PX - size.height()
         covered: dict[tuple[int, int], int] = {(area.right() - width - 16, bottom): _MOST}
-        controls = self._controls()
+        controls, floating = self._controls(), self._floating()
         for right in range(area.right() - 16, width, -_STEP_PX * 8):
             for top in range(bottom, _TOP_PX, -_STEP_PX):
                 box = QRect(QPoint(right - width, top), size)
-                covered[right - width, top] = sum(box.intersects(c) for c in controls)
+                behind = _BEHIND * any(box.intersects(panel) for panel in floating)
+                covered[right - width, top] = behind + sum(box.intersects(c) for c in controls)
                 if not covered[right - width, top]:
                     return box.topLeft()
         return QPoint(*min(covered, key=covered.__getitem__))
@@ -261,6 +265,12 @@ class ToastHost(QObject):
             box = region.boundingRect()
             rects.append(QRect(widget.mapTo(self._window, box.topLeft()), box.size()))
         return rects
+
+    def _floating(self) -> list[QRect]:
+        """Return the places of floating panels, which are in front of the window, in the window."""
+        docks = self._window.findChildren(QDockWidget)
+        frames = [dock.frameGeometry() for dock in docks if dock.isFloating() and dock.isVisible()]
+        return [QRect(self._window.mapFromGlobal(frame.topLeft()), frame.size()) for frame in frames]
 
     def _is_in_a_toast(self, widget: QWidget) -> bool:
         return any(toast.isAncestorOf(widget) for toast in self._toasts.values())

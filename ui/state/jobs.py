@@ -32,7 +32,7 @@ class Job:
     if the engine makes the plan; ``code`` is the digest of the code that may run.
     ``progress`` is the fraction of the running stage in [0, 1]; None if unknown. A job with a
     ``purpose`` computes a variant of the open project, or a new one. A ``paused`` job was cancelled
-    to be continued.
+    to be continued. ``cancelled`` is whether it was asked to stop, which may take a moment.
     """
 
     id: str
@@ -51,6 +51,7 @@ class Job:
     message: str = ""
     purpose: Purpose = ""
     paused: bool = False
+    cancelled: bool = False
     began: float | None = None
     ended: float | None = None
 

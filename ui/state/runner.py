@@ -330,6 +330,7 @@ class Runner(QObject):
         for job in self.running:
             if job_id not in {"", job.id}:
                 continue
+            self._set(job, cancelled=True)
             if job.state == "waiting" or not self._links[job.lane].cancel(job.id):
                 self._end_job(job.id, "cancelled")
         self._feed()

@@ -44,9 +44,9 @@ class AccuracyData(Frozen):
 class AccuracyPart(Frozen):
     """An output of the model, or a tensor that it joins, compared with that of the float model.
 
-    ``output`` is the position of the output. ``constant`` is whether it is the same for all
-    samples, and is not in the float model; ``shared`` whether an output joins it with others on one
-    grid.
+    ``output`` is the position of the output, ``output_name`` its name. ``constant`` is whether it is
+    the same for all samples, and is not in the float model; ``shared`` whether an output joins it
+    with others on one grid.
     ``sqnr_db`` is None if both are equal, or if there is a difference without an SQNR: ``held``
     tells. ``limit`` is what it must satisfy, "" where another limit applies: labels, a metric, or
     an output of whole numbers. ``agreement`` is the share of equal classes, None without any.
@@ -64,6 +64,7 @@ class AccuracyPart(Frozen):
     samples: int = 0
     not_finite: int = 0
     output: int = 0
+    output_name: str = ""
     constant: bool = False
     shared: bool = False
 
@@ -177,8 +178,7 @@ def _part_words(part: AccuracyPart) -> str:
 
 def _full_name(part: AccuracyPart) -> str:
     """Return the name of a part with its output, such as ``score of output 0``."""
-    whole = f"output {part.output}"
-    return part.name if part.name == whole else f"{part.name} of {whole}"
+    return part.name if part.name == part.output_name else f"{part.name} of {part.output_name}"
 
 
 def _cause(limit: Limit) -> str:
@@ -307,9 +307,9 @@ class _Measured:
         """The outputs that vary in the float model only."""
         whole = dict.fromkeys(n for part in self._dependences() for n in part.constant)
         parts = (
-            f"{row.quality.name} of output {row.output}"
+            f"{row.quality.name} of {self._name_of(row)}"
             for row in self._part_rows
-            if row.constant and f"output {row.output}" not in whole
+            if row.constant and self._name_of(row) not in whole
         )
         return tuple(dict.fromkeys([*whole, *parts]))
 
@@ -353,7 +353,7 @@ class _Measured:
             finite = math.isfinite(row.decibels)
             quality = row.quality
             yield AccuracyPart(
-                name=quality.name if row.is_part else f"output {row.output}",
+                name=quality.name,
                 sqnr_db=row.decibels if finite else None,
                 limit=f">= {least:g}" if is_limited else "",
                 held=row.decibels >= least if is_limited and least is not None else None,
@@ -364,9 +364,15 @@ class _Measured:
                 samples=row.samples,
                 not_finite=quality.not_finite,
                 output=row.output,
+                output_name=self._name_of(row),
                 constant=row.constant,
                 shared=row.shared,
             )
+
+    def _name_of(self, row: _Row) -> str:
+        """Return the name of the output that a row is, or is a part of."""
+        names = (r.quality.name for r in self._rows if r.output == row.output)
+        return next(names, f"output {row.output}")
 
     @property
     def _shown(self) -> list[_Row]:

@@ -117,7 +117,7 @@ _WITHHELD = ErrorInfo(
 
 def _split_outputs_advice(parts: Sequence[AccuracyPart], project: Path) -> ErrorInfo:
     """Return what to do about parts of outputs that are lost in the range of other parts."""
-    names = listed([f"{part.name} of output {part.output}" for part in parts])
+    names = listed([f"{part.name} of {part.output_name}" for part in parts])
     return ErrorInfo(
         message=f"Lost in a range that is shared with larger values: {names}.",
         hint=f"workbench suggest {shlex.quote(str(project))} --apply split_output",
@@ -320,7 +320,7 @@ def _db(value: float | None) -> str:
 def _print_evaluate(part: dict[str, Any]) -> None:
     line = f"Quality      SQNR {_db(part['sqnr_db'])} over {plural(part['samples'], 'sample')}"
     if part["top1_float"] is not None:
-        where = f" of output {part['class_output']}" if part.get("class_output") else ""
+        where = f" of {part['outputs'][part['class_output']]['name']}" if part.get("class_output") else ""
         line += f"; top-1{where} {part['top1_float']:.2%} float, {part['top1_quantized']:.2%} quantized"
     if part["metric_float"] is not None:
         form = "{:.1%}" if part.get("task") is not None else "{:g}"

@@ -11,6 +11,7 @@ from workbench.errors import WorkbenchError
 from workbench.history.runs import Run
 from workbench.project.model import name_of
 from workbench.results import OUTSIDE_MODULES, LowerResult, load_result
+from workbench.targets import target_of
 from workbench.text import signed
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from workbench.history.runs import Run
     from workbench.pipeline.cache import Cache
-    from workbench.project.model import Compression, Rule
+    from workbench.project.model import Compression, Rule, TargetChoice
 
 
 Point = tuple[float, float, float]
@@ -191,9 +192,18 @@ def facts_of_settings(run: Run) -> dict[str, str]:
 
     The history has no name of a model: what it and its weights were is a digest.
     """
+    titles = _option_titles(run.target)
     options = run.target.options.items()
-    facts = {name.replace("_", " "): _option(value) for name, value in options}
+    facts = {titles.get(name, name.replace("_", " ")): _option(value) for name, value in options}
     return facts | {_MODEL: run.digests.get("import_model", "")[:8]}
+
+
+def _option_titles(choice: TargetChoice) -> dict[str, str]:
+    """Return what the options of a target are called; nothing for a target of other releases."""
+    try:
+        return {option.name: option.title for option in target_of(choice.id).options(choice)}
+    except WorkbenchError:
+        return {}
 
 
 _MODEL = "model and weights"
@@ -217,6 +227,11 @@ def _option(value: JsonValue) -> str:
     return "" if value is None else str(value)
 
 
+# The answers of a run in a word.
+CORRECT = {"right": "yes", "differs": "no"}
+ACCURATE = {"accurate enough": "yes", "low accuracy": "low", "not accurate enough": "no"}
+
+
 def _figures(run: Run) -> dict[str, str]:
     quality, cost = run.quality, run.cost
     facts = {
@@ -232,15 +247,16 @@ def _figures(run: Run) -> dict[str, str]:
         facts[quality.metric_name] = _number(quality.metric)
     if cost is not None:
         facts[_CYCLES] = f"{cost.cycles:,}"
-        facts["time"] = _number(cost.inference_ms, " ms")
-        facts["SRAM"] = f"{cost.sram_bytes:,} B"
-        facts["flash"] = f"{cost.flash_bytes:,} B"
-        facts["operators on the CPU"] = str(cost.cpu_nodes)
-        facts["cycles on the CPU, rough"] = f"{cost.cpu_cycles:,}" if cost.cpu_cycles else ""
+        facts["time"] = "" if cost.inference_ms is None else f"{cost.inference_ms:.4g} ms"
+        facts["SRAM"] = _kib(cost.sram_bytes)
+        facts["constants"] = _kib(cost.flash_bytes)
+        facts["CPU ops"] = str(cost.cpu_nodes)
+        facts["CPU cycles, rough"] = f"{cost.cpu_cycles:,}" if cost.cpu_cycles else ""
     if run.gate is not None:
-        facts["verdict"] = run.gate.verdict
+        facts["correct"] = CORRECT.get(run.gate.verdict, run.gate.verdict)
     if run.accuracy_result is not None:
-        facts["accuracy"] = run.accuracy_result.verdict
+        verdict = run.accuracy_result.verdict
+        facts["accurate"] = ACCURATE.get(verdict, verdict)
     if run.simulated is not None:
         facts["measured cycles"] = _number(run.simulated.cycles)
         facts["simulator"] = f"{run.simulated.simulator} {run.simulated.version}".strip()
@@ -251,6 +267,10 @@ def _figures(run: Run) -> dict[str, str]:
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.2f} %"
+
+
+def _kib(number: int) -> str:
+    return f"{number / 1024:,.1f} KiB"
 
 
 def _number(value: float | None, unit: str = "") -> str:
@@ -311,9 +331,9 @@ _SHRINKING = frozenset(
         _CYCLES,
         "time",
         "SRAM",
-        "flash",
-        "operators on the CPU",
-        "cycles on the CPU, rough",
+        "constants",
+        "CPU ops",
+        "CPU cycles, rough",
         "measured cycles",
         "perplexity",
         "KL divergence",
@@ -401,7 +421,8 @@ def change_text(before: str, after: str) -> str:
     digits = max(min(6, len(text.partition(" ")[0].partition(".")[2])) for text in (before, after))
     change = f"{signed(new - old, digits)} {unit}".strip()
     is_relative = old > 0 and not before.endswith(("%", "dB"))
-    share = f" ({signed(100 * (new - old) / old, 1)} %)" if is_relative else ""
+    percent = signed(100 * (new - old) / old, 1) if is_relative else ""
+    share = f" ({percent} %)" if percent.strip("+\u22120.") else ""
     return f"{change}{share}"
 
 

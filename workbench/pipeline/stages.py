@@ -49,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
         ("import_model",),
         ("model.strict_export", "model.split_outputs", "model.output_factors"),
         ("torch", "executorch"),
-        15,
+        16,
         _entry("export"),
     ),
     Stage(
@@ -83,7 +83,7 @@ STAGES: tuple[Stage, ...] = (
         _entry("convert"),
     ),
     Stage(
-        "evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 11, _entry("evaluate")
+        "evaluate", "Evaluate", "Measuring quality", ("convert",), ("evaluation",), (), 12, _entry("evaluate")
     ),
     Stage(
         "lower",
@@ -102,7 +102,7 @@ STAGES: tuple[Stage, ...] = (
         ("lower",),
         ("verification", "evaluation.data"),
         ("tosa-tools", "onnxruntime"),
-        13,
+        14,
         _entry("verify"),
     ),
     Stage(

@@ -156,6 +156,9 @@ class OutputFill(Frozen):
 class ModelOutput(Frozen):
     """An output of the model, the tensors that it joins, and where the program returns it.
 
+    ``name`` is its key in the dictionary that the model returns, or the name of a field, those
+    inside others joined by dots; otherwise ``output`` and its position.
+
     ``parts`` is empty for an output that joins nothing. A program returns the output as it is at
     ``position``, or, where it is split or divided by factors and that is None, its elements in
     ``ports`` and ``fills``. ``divisible`` is whether its parts can be divided. ``nodes`` are the
@@ -208,6 +211,24 @@ class ExportResult(Frozen):
     memory: TensorMemory = TensorMemory()
     precision: str = ""
     warnings: tuple[str, ...] = ()
+
+    def model_output_names(self, count: int) -> list[str]:
+        """Return the names of the first ``count`` outputs of the model, and of the state behind them."""
+        names = [output.name for output in self.model_outputs]
+        return (names + [f"output {i}" for i in range(len(names), count)])[:count]
+
+    def named_outputs(self) -> dict[str, str]:
+        """Return the names that the model gives to outputs, by the operation that makes them."""
+        return {
+            self.outputs[output.position].name: output.name
+            for index, output in enumerate(self.model_outputs)
+            if output.position is not None and output.name != f"output {index}"
+        }
+
+    def program_output_names(self, count: int) -> list[str]:
+        """Return the names of the first ``count`` outputs of the program; the model's, unless split."""
+        names = {output.position: output.name for output in self.model_outputs}
+        return [names.get(position, f"output {position}") for position in range(count)]
 
 
 class NodeAnnotation(Frozen):

@@ -34,6 +34,11 @@ def lossy_joins(evaluated: EvaluateResult | None) -> dict[int, list[PartQuality]
     return {output: rows for output, rows in parts.items() if any(map(_is_low, rows))}
 
 
+def _name_of(output: int, evaluated: EvaluateResult | None) -> str:
+    names = [quality.name for quality in evaluated.outputs] if evaluated is not None else []
+    return names[output] if output < len(names) else f"output {output}"
+
+
 def split_output(evaluated: EvaluateResult | None, exported: ExportResult | None) -> Iterator[Suggestion]:
     """Yield the suggestions to return what an output joins one by one.
 
@@ -43,13 +48,14 @@ def split_output(evaluated: EvaluateResult | None, exported: ExportResult | None
     """
     joins = lossy_joins(evaluated)
     for output, parts in joins.items():
+        whole = _name_of(output, evaluated)
         lost = [part for part in parts if _is_low(part)]
         names = listed([part.name for part in parts[:_NAMED]])
         more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
         yield Suggestion(
             id="split_output" if len(joins) == 1 else f"split_output:{output}",
-            title=f"Return the {len(parts)} parts of output {output} one by one",
-            evidence=f"{names}{more} share the range of output {output}, "
+            title=f"Return the {len(parts)} parts of {whole} one by one",
+            evidence=f"{names}{more} share the range of {whole}, "
             f"{_range(parts)}. {listed([_loss(part) for part in lost[:_NAMED]])}.",
             expected="Each part gets a range of its own; the firmware joins them as the note and "
             "the header say.",
@@ -87,12 +93,13 @@ def _divided(
     if not all(model_output.divisible for model_output in known) or not known or None in sizes:
         return
     factors = [2.0 ** math.ceil(math.log2(size)) if size else 1.0 for size in sizes]
+    whole = known[0].name
     named = listed([f"{p.name} / {f:g}" for p, f in zip(parts, factors, strict=True)][:_NAMED])
     yield Suggestion(
         id="normalise_output" if alone else f"normalise_output:{output}",
-        title=f"Divide the {len(parts)} parts of output {output} to one size",
+        title=f"Divide the {len(parts)} parts of {whole} to one size",
         evidence=f"{listed([_loss(part) for part in lossy[:_NAMED]])}.",
-        expected=f"{named}. Output {output} keeps its shape, and one range holds all parts; the "
+        expected=f"{named}. The shape of {whole} stays, and one range holds all parts; the "
         "firmware multiplies them again, as the note and the header say.",
         gain=ExpectedGain(),
         edit=partial(edits.divide_output, position=output, factors=factors),
@@ -126,7 +133,7 @@ def wide_output(evaluated: EvaluateResult | None, exported: ExportResult | None)
         if not output.parts and _is_low(evaluated.outputs[index]):
             nodes = list(output.nodes)
         if nodes:
-            named = listed([part.name for part in low]) or f"output {index}"
+            named = listed([part.name for part in low]) or output.name
             yield Suggestion(
                 id=f"wide_output:{index}",
                 title=f"Assign {_WIDE} to what makes {named}",

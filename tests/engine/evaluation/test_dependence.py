@@ -7,7 +7,7 @@ from tests.for_each import for_each
 from workbench.engine.data import Sample
 from workbench.engine.evaluation.dependence import Variation, with_inputs
 from workbench.engine.evaluation.measures import Accumulator, OutputAccumulator
-from workbench.results import Dependence
+from workbench.results import Dependence, ExportResult, TensorSpec
 
 pytestmark = pytest.mark.engine
 
@@ -84,7 +84,8 @@ def varied(floats, outputs, inputs=("x",)):
     variation = Variation()
     for a, b in zip(floats, outputs, strict=True):
         variation.add(a, b)
-    return variation.result(inputs)
+    specs = tuple(TensorSpec(name=name, shape=(1,), dtype="float32") for name in inputs)
+    return variation.result(ExportResult(nodes=0, inputs=specs, outputs=()))
 
 
 MOVING = [[torch.tensor([1.0]), torch.tensor([5.0])], [torch.tensor([2.0]), torch.tensor([5.0])]]

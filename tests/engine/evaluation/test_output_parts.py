@@ -1,6 +1,8 @@
 """Outputs that join quantities: measured part by part, refused where a part is lost, and mended."""
 
+import dataclasses
 import json
+from collections import OrderedDict, namedtuple
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from tests.engine import joining_networks as networks
 from tests.engine.in_process import project
 from tests.for_each import for_each
 from workbench.analysis.answers import answers_of
+from workbench.engine.evaluation.model_outputs import output_names
+from workbench.engine.fx.program_outputs import exported_program
 from workbench.project import edits
 from workbench.project.model import DataSource, Evaluation
 from workbench.results import load_result
@@ -36,6 +40,39 @@ def accuracy(engine, made):
         return load_result(kind, folder) if (folder / "result.json").exists() else None
 
     return answers_of(made, load).accuracy
+
+
+@dataclasses.dataclass
+class Heads:
+    boxes: torch.Tensor
+    scores: torch.Tensor | None
+
+
+Pair = namedtuple("Pair", "mean spread")
+
+
+@for_each(
+    ("returned", "names"),
+    [
+        (lambda x: x, ["output 0"]),
+        (lambda x: (x, -x), ["output 0", "output 1"]),
+        (lambda x: {"boxes": x, "scores": -x}, ["boxes", "scores"]),
+        (lambda x: {"scores": None, "boxes": x}, ["boxes"]),
+        (lambda x: {"head": {"boxes": [x, -x]}}, ["head.boxes.0", "head.boxes.1"]),
+        (lambda x: {0: x, 1: -x}, ["output 0", "output 1"]),
+        (lambda x: OrderedDict(low=x, high=-x), ["low", "high"]),
+        (lambda x: Pair(x, -x), ["mean", "spread"]),
+        (lambda x: Heads(x, None), ["boxes"]),
+        (lambda x: {"\x1b[2J": x, "l" * 99: -x}, ["output 0", "output 1"]),
+    ],
+)
+def test_that_outputs_have_the_names_that_the_model_gives_them(returned, names):
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return returned(x * 2.0)
+
+    program = exported_program(Net(), (torch.ones(2),), strict=False)
+    assert output_names(program) == names
 
 
 def test_that_a_part_that_its_range_loses_makes_the_program_not_accurate(engine):

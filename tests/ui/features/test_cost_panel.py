@@ -67,7 +67,7 @@ def test_that_estimates_name_their_source_and_follow_the_selection(panel, opened
     for title in ("Cycles", "Time", "SRAM", "Constants", "MACs"):
         card = next(text for text in texts if text.startswith(f"{title}: "))
         assert card.endswith("estimated (Vela 5.1.0)")
-    assert "Operators: 3 NPU, 1 CPU, counted" in texts
+    assert "Edge operators: 3 NPU, 1 CPU, counted" in texts
     # A clicked operation chooses its module.
     click(panel.operation_table, qtbot, 2)
     assert opened.context.selection.value.modules == {"head"}

@@ -41,7 +41,7 @@ def rows_say_what_rules_do_and_keys_switch_move_and_delete_them(panel, qtbot):
     # Rows say what rules win, lose and miss.
     said = [panel.model.index(row).data(Role.COUNT_TEXT) for row in range(3)]
     assert said[0] == "matches nothing"
-    assert said[1] == "applies to 4"
+    assert said[1] == "applies to 4 modules"
     assert "set_module_type" in panel.model.index(1).data(Qt.ItemDataRole.ToolTipRole)
     assert "overridden in 4" in said[2]
     # Rows have the numbers that explanations use.

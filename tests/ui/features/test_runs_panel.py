@@ -73,7 +73,7 @@ def test_that_a_comparison_says_what_to_do_and_aligns_changes_as_numbers(two_run
     assert "head" in texts(panel.change_table, 1)
     # Figures that are equal are told as such.
     shown = dict(zip(texts(panel.change_table, 1), texts(panel.change_table, 2), strict=True))
-    assert shown["cycles"] == "equal"
+    assert shown["Cycles"] == "equal"
     right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
     change = panel.change_table.model().index(0, 2)
     assert change.data(Qt.ItemDataRole.TextAlignmentRole) == right

@@ -165,7 +165,7 @@ def test_that_a_split_is_tried_before_it_is_offered(opened, qtbot, monkeypatch, 
     qtbot.waitUntil(lambda: len(left) == 3 - tries and not panel.suggesting.trials.is_trying)
     qtbot.waitUntil(lambda: len(panel.cards.cards) == titles)
     for text in panel.cards.texts():
-        assert text.startswith("Return the 2 parts of output 0 one by one.")
+        assert text.startswith("Return the 2 parts of output one by one.")
         assert "Tried: lowest SQNR of a part of the outputs 3.0 → 35.0 dB" in text
     assert opened.document.project.split_outputs == ()
 

@@ -273,7 +273,7 @@ def test_that_operations_and_modules_far_from_the_limit_are_red_and_say_what_the
         assert red(590, lane) > red(290, lane) + 20
         assert red(590, lane) > red(990, lane) + 20
     # The legend has the colours of the theme.
-    assert f'{opened.context.theme.bad}">\u25a0</span> below half of the device' in panel.legend.text()
+    assert f'{opened.context.theme.bad}">\u25a0</span> efficiency below 50 %' in panel.legend.text()
     opened.context.appearance.switch(next(t.name for t in THEMES if t is not opened.context.theme))
     qtbot.waitUntil(lambda: opened.context.theme.good in panel.legend.text())
     said = panel.plot.tell(QPointF(450, sum(MODULES) / 2))

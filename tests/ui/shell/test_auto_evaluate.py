@@ -192,6 +192,20 @@ def test_that_a_run_that_ends_takes_nobody_from_what_they_look_at(opened, engine
     assert opened.window.workspaces.current == "accuracy"
 
 
+def test_that_a_run_that_is_under_way_is_not_queued_again(opened, engines, qtbot):
+    engines.play(Play(hold="calibrate"))
+    opened.runs.run_to("")
+    qtbot.waitUntil(lambda: opened.session.stage("calibrate").state == "running")
+    jobs = opened.runner.running
+    opened.runs.run_to("")
+    opened.runs.run_to("evaluate")
+    assert opened.runner.running == jobs
+    # One that is being cancelled may be started again.
+    opened.runs.cancel()
+    opened.runs.run_to("evaluate")
+    assert any(not job.cancelled for job in opened.runner.running)
+
+
 def test_that_a_run_of_all_stages_has_one_notice(opened, engines, qtbot, notices, monkeypatch):
     monkeypatch.setattr("ui.shell.run_controller.NOTABLE_S", 0.0)
     opened.runs.run_to("")

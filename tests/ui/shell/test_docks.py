@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QMenu, QTabBar
 
 from ui.shell.dock import tab_bars
@@ -98,3 +98,17 @@ def test_that_a_dock_that_floats_stays_within_the_window(opened, qtbot):
     dock.set_afloat()
     inside = opened.window.geometry()
     assert inside.contains(dock.geometry())
+
+
+def test_that_a_double_click_floats_a_panel_beside_its_place(opened, qtbot):
+    opened.window.resize(1600, 1000)
+    opened.window.reset_layout()
+    opened.window.show_workspace("model")
+    dock = opened.window.docks["modules"]
+    qtbot.waitUntil(dock.isVisible)
+    place = dock.mapToGlobal(QPoint(0, 0))
+    qtbot.mouseDClick(dock.titleBarWidget(), Qt.MouseButton.LeftButton, pos=QPoint(20, 10))
+    assert dock.isFloating()
+    assert dock.pos() != place
+    qtbot.mouseDClick(dock.titleBarWidget(), Qt.MouseButton.LeftButton, pos=QPoint(20, 10))
+    assert not dock.isFloating()

@@ -177,7 +177,7 @@ def rules_of_plugins_say_what_they_win_once_it_is_known(exported, workbench, qtb
     qtbot.waitUntil(lambda: notices.says("runs Python"))
     question = notices.take("runs Python")
     workbench.notices.choose(question.id, "Allow and run")
-    qtbot.waitUntil(lambda: said_of(exported, "finder") == ["applies to 1"])
+    qtbot.waitUntil(lambda: said_of(exported, "finder") == ["applies to 1 operation"])
     assert said_of(exported, "quantizer")[0].startswith("matches nothing")
     problems = workbench.context.problems
     qtbot.waitUntil(

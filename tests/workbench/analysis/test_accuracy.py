@@ -14,7 +14,7 @@ from workbench.results import AgainstFloat, Dependence, EvaluateResult, OutputQu
 
 def output(sqnr_db=35.0, **changes):
     values = {"name": "output 0", "sqnr_db": sqnr_db, "cosine": 1.0, "max_abs_error": 0.1}
-    return OutputQuality(**values, **changes)
+    return OutputQuality(**{**values, **changes})
 
 
 CLASSES = output(35.0, decided=100, decided_equal=100)
@@ -82,11 +82,11 @@ def test_that_without_labels_the_sqnr_against_float_decides(sqnr_db, verdict):
 
 
 def test_that_the_worst_output_decides_and_each_is_listed():
-    found = answer(output(40.0), output(4.0), output(25.0))
+    found = answer(output(40.0), output(4.0, name="boxes"), output(25.0, name="output 2"))
     assert found.verdict == "not accurate enough"
     assert [(p.name, p.sqnr_db, p.held) for p in found.parts] == [
         ("output 0", 40.0, True),
-        ("output 1", 4.0, False),
+        ("boxes", 4.0, False),
         ("output 2", 25.0, True),
     ]
     assert {part.limit for part in found.parts} == {">= 10"}

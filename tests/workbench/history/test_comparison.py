@@ -137,8 +137,8 @@ def test_that_cycles_of_two_releases_of_vela_have_no_change():
     assert rows["cycles"].values == ("1,000", "900")
     assert rows["cycles"].change == ""
     # A change has the unit of its values.
-    assert rows["SRAM"].values[1].endswith(" B")
-    assert rows["SRAM"].change.split(" (")[0].endswith(" B")
+    assert rows["SRAM"].values[1].endswith(" KiB")
+    assert rows["SRAM"].change.split(" (")[0].endswith(" KiB")
 
 
 def test_that_the_accuracy_is_the_users_metric_first():
@@ -222,12 +222,12 @@ def test_that_every_figure_that_differs_is_told():
     assert figures(run(), after) == {
         "SQNR": ("30.00 dB", "31.50 dB"), "cosine": ("0.99", "0.999"), "top-1": ("", "98.77 %"),
         "perplexity": ("", "3.84"), "KL divergence": ("", "0.0125 nats"), "mAP": ("", "0.25"),
-        "cycles": ("1,000", "1,234,567"), "SRAM": ("2,048 B", "4,096 B"),
-        "operators on the CPU": ("1", "2"), "verdict": ("", "right"),
+        "cycles": ("1,000", "1,234,567"), "SRAM": ("2.0 KiB", "4.0 KiB"),
+        "CPU ops": ("1", "2"), "correct": ("", "yes"),
         "measured cycles": ("", "1180"), "simulator": ("", "FVP 11"),
         "equal to TOSA": ("", "50.00 %"), "max LSB on the simulator": ("", "2"),
     }  # fmt: skip
-    assert figures(run(cost=None), run())["flash"] == ("", "4,096 B")
+    assert figures(run(cost=None), run())["constants"] == ("", "4.0 KiB")
     assert figures(run(), run()) == {}
 
 
@@ -381,9 +381,9 @@ def test_that_options_of_the_target_and_another_model_are_among_the_differences(
     two = run(2, target=integer, digests={"import_model": "aaaaaaaaaa"})
     three = run(3, digests={"import_model": "bbbbbbbbbb"})
     changed = {row.what: (row.kind, *row.values) for row in compared([one, two])}
-    assert changed["integer io"] == ("Setting", "", "on")
-    assert run_title(two, one) == "Run 2 (integer io on)"
-    assert settings_lines([one, two, one]) == ["", "integer io on", ""]
+    assert changed["Integer inputs and outputs"] == ("Setting", "", "on")
+    assert run_title(two, one) == "Run 2 (Integer inputs and outputs on)"
+    assert settings_lines([one, two, one]) == ["", "Integer inputs and outputs on", ""]
     other = {row.what: row.values for row in compared([one, three])}
     assert other["model and weights"] == ("aaaaaaaa", "bbbbbbbb")
     assert run_title(three, one) == "Run 3 (another model)"

@@ -34,6 +34,7 @@ from ui.shared.forms import WrappedLabel
 from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.number_format import percent
 from ui.shared.result_panel import ResultPanel, Shown, StageFrame, chosen_nodes
+from ui.shared.setting_names import in_window
 from ui.shared.sortable_table import BarDelegate, FigureTableModel, FigureView, Role
 from ui.shared.tabs import SplitOrTabs, Tabs
 from ui.shared.theme import Theme
@@ -257,7 +258,7 @@ class AccuracyPanel(ResultPanel):
         note = f"{_samples(value.samples)} of {value.data}, calibrated on {value.calibrated_on}."
         if EXAMPLE_ONLY in {value.calibrated_on, value.data}:
             note += " Results on real data may differ."
-        self.data_note.setText(" ".join((note, *value.warnings)))
+        self.data_note.setText(in_window(" ".join((note, *value.warnings))))
         is_weak = EXAMPLE_ONLY in note or bool(value.warnings)
         self.data_note.setStyleSheet(f"color: {theme.warning if is_weak else theme.muted};")
         self._tensors = value.tensors

@@ -21,6 +21,7 @@ from ui.shared.figure_cards import FigureCards
 from ui.shared.forms import WrappedLabel
 from ui.shared.labels import Label
 from ui.shared.number_format import DASH, figure, percent
+from ui.shared.setting_names import in_window
 from ui.shared.sortable_table import Column, FigureTableModel, FigureView
 from ui.shared.tabs import Tabs
 from ui.shared.theme import Theme
@@ -134,7 +135,7 @@ class ComparisonView(QWidget):
         is_file = bool(value.runtime)
         self.heading.setText(EXPORTED_FILE if is_file else AGAINST_QUANTIZED)
         self.cards.render_cards(verify_cards(value), theme, stale=stale)
-        self.note.setText(" ".join(value.warnings))
+        self.note.setText(in_window(" ".join(value.warnings)))
         self.note.setVisible(bool(value.warnings))
         self.differences.render_counts(value.histogram)
         self.differences.set_stale(stale)

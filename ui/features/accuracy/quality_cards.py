@@ -227,7 +227,8 @@ def quality_cards(
             cards.append(Card(name, text, source, "Float → quantized"))
     if value.parts:
         worst = min(value.parts, key=lambda part: part.decibels)
-        hint = f"{worst.name} of output {worst.output}: the lowest of {len(value.parts)} parts"
+        whole = value.outputs[worst.output].name
+        hint = f"{worst.name} of {whole}: the lowest of {len(value.parts)} parts"
         cards.append(Card("Worst part", decibel(worst.sqnr_db), source, hint))
     if value.metric_name:
         sides = (value.metric_float, value.metric_quantized)

@@ -460,6 +460,9 @@ class CostPanel(ResultPanel):
         self.context.selection.choose_nodes(nodes, self.panel_id)
 
 
+_OPERATORS = "Operators of the graph Edge by processor. Vela fuses those of the NPU into fewer operations"
+
+
 def cost_cards(value: LowerResult) -> list[Card]:
     """Return the cards of a compiled program."""
     corrected = ", corrected" if value.saved_cycles() else ""
@@ -482,7 +485,7 @@ def cost_cards(value: LowerResult) -> list[Card]:
             "Weights and commands in flash or DRAM",
         ),
         Card("MACs", count(sum(r.macs for r in vela)), origin, "Multiply-accumulates"),
-        Card("Operators", where, "counted", "Operators by processor"),
+        Card("Edge operators", where, "counted", _OPERATORS),
         Card("Delegates", str(value.delegates), "counted", "Subgraphs that run on the NPU"),
         Card("Program", size(value.pte_bytes), "measured: the file", "Size of the .pte file"),
     ]

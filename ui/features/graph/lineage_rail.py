@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QWheelEvent
-from PySide6.QtWidgets import QHBoxLayout, QScrollArea, QToolButton, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QToolButton, QVBoxLayout, QWidget
 
 from ui.features.graph.graph_results import DEVICE, EDGE, CompiledRow, how_to_make
 from ui.shared.labels import Label, literal
+from ui.shared.wrapping_row import FlowRow
 from workbench.graph.labels import elide, local_name
 from workbench.graph.lineage import How, Lineage
 
 ARROW = "\u2192"
 HERE = "LineageHere"
-# Visible part of the chain beside the present stop [px].
-AROUND_PX = 220
+_SIDE_PX, _EDGE_PX = 4, 3
+# Two lines with the gap between them.
+_MOST_LINES = 2.5
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,11 @@ class Stop:
     is_here: bool = False
 
 
-class LineageRail(QScrollArea):
-    """Shows a chain of stops.
+class LineageRail(QWidget):
+    """Shows a chain of stops, in two lines where it is too narrow for one.
+
+    A stop with the name of the one before it shows its level only; so do all but the present one
+    where two lines are too narrow.
 
     Signals:
         asked: the target of the stop that was clicked.
@@ -44,61 +49,84 @@ class LineageRail(QScrollArea):
         super().__init__(parent)
         self.setObjectName("LineageRail")
         self.setAccessibleName("Lineage of the selection")
-        self.setFrameShape(QScrollArea.Shape.NoFrame)
-        self.setWidgetResizable(True)
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAsNeeded)
-        self._stops: tuple[Stop, ...] | None = None
-        self.show_stops(())
+        self._stops: tuple[Stop, ...] = ()
+        # What is shortened: the stop, its title, its button and the whole text of that.
+        self._long: list[tuple[QWidget, Label, QToolButton, str]] = []
+        self._chain = FlowRow(self)
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(_SIDE_PX, _EDGE_PX, _SIDE_PX, _EDGE_PX)
+        self._column.addWidget(self._chain)
+        self.hide()
 
     def show_stops(self, stops: Sequence[Stop]) -> None:
         """Show a chain of stops; an empty chain hides the rail."""
         if self._stops == tuple(stops):
             return
         self._stops = tuple(stops)
-        body = QWidget()
-        row = QHBoxLayout(body)
-        row.setContentsMargins(4, 2, 4, 2)
-        row.setSpacing(4)
+        former, self._chain = self._chain, FlowRow(self)
+        self._column.replaceWidget(former, self._chain)
+        former.hide()
+        former.deleteLater()
+        self._long, before = [], ""
         for number, stop in enumerate(self._stops):
-            if number:
-                arrow = Label(ARROW, body)
-                arrow.setObjectName("Hint")
-                row.addWidget(arrow)
-            self._add(row, body, stop)
-        row.addStretch(1)
-        here = body.findChild(QToolButton, HERE)
-        self.setWidget(body)
-        self.setFixedHeight(body.sizeHint().height() + self.horizontalScrollBar().sizeHint().height())
+            self._chain.add(self._part(stop, is_first=not number, is_same=stop.text == before))
+            before = stop.text
+        self._chain.show()
+        # The graph above gets its size at once.
+        home = self if self.isVisible() else self.parentWidget() or self
+        self._take_room(home.width())
         self.setVisible(bool(self._stops))
-        if here is not None:
-            QTimer.singleShot(0, here, lambda: self.ensureWidgetVisible(here, AROUND_PX, 0))
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Scroll along the chain, with either wheel direction."""
-        turn = event.angleDelta()
-        bar = self.horizontalScrollBar()
-        bar.setValue(bar.value() - (turn.x() or turn.y()))
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._take_room(self.width())
+
+    def _take_room(self, width: int) -> None:
+        room = width - 2 * _SIDE_PX
+        self._shorten(on=False)
+        if self._chain.heightForWidth(room) > _MOST_LINES * self._chain.sizeHint().height():
+            self._shorten(on=True)
+        self.setFixedHeight(self._chain.heightForWidth(room) + 2 * _EDGE_PX)
+
+    def _shorten(self, *, on: bool) -> None:
+        for part, title, button, text in self._long:
+            title.setVisible(not on)
+            button.setText(title.text() if on else text)
+            # Its line is computed from its present width, not after the next event.
+            part.updateGeometry()
 
     def texts(self) -> list[str]:
         """Return the text of each stop."""
-        return [f"{stop.title} {stop.text}".strip() for stop in self._stops or ()]
+        return [f"{stop.title} {stop.text}".strip() for stop in self._stops]
 
-    def _add(self, row: QHBoxLayout, body: QWidget, stop: Stop) -> None:
-        if stop.title:
-            title = Label(stop.title, body)
-            title.setObjectName("Hint")
-            row.addWidget(title)
-        if not stop.target:
-            label = Label(stop.text, body)
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setToolTip(literal(stop.tip))
-            label.setEnabled(False)
-            label.setContentsMargins(4, 0, 4, 0)
-            row.addWidget(label)
-            return
-        button = QToolButton(body)
-        button.setText(elide(stop.text))
+    def _part(self, stop: Stop, *, is_first: bool, is_same: bool) -> QWidget:
+        """Return a stop with the arrow to it."""
+        is_short = is_same and bool(stop.target and stop.title)
+        part = QWidget(self._chain)
+        row = QHBoxLayout(part)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(4)
+        arrow, title = Label(ARROW, part), Label(stop.title, part)
+        for hint, is_shown in ((arrow, not is_first), (title, bool(stop.title) and not is_short)):
+            hint.setObjectName("Hint")
+            hint.setVisible(is_shown)
+            row.addWidget(hint)
+        if stop.target:
+            button = self._button(stop, part, stop.title if is_short else stop.text)
+            row.addWidget(button)
+            if stop.title and not is_short and not stop.is_here:
+                self._long.append((part, title, button, button.text()))
+            return part
+        label = Label(stop.text, part)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        label.setToolTip(literal(stop.tip))
+        label.setEnabled(False)
+        row.addWidget(label)
+        return part
+
+    def _button(self, stop: Stop, part: QWidget, text: str) -> QToolButton:
+        button = QToolButton(part)
+        button.setText(elide(text))
         button.setToolTip(literal(stop.tip or stop.text))
         button.setAccessibleName(f"{stop.title} {stop.text}".strip())
         button.setObjectName(HERE if stop.is_here else "")
@@ -106,7 +134,7 @@ class LineageRail(QScrollArea):
         font.setBold(stop.is_here)
         button.setFont(font)
         button.clicked.connect(lambda _=False, target=stop.target: self.asked.emit(target))
-        row.addWidget(button)
+        return button
 
 
 SOURCE = "source"

@@ -30,9 +30,10 @@ from workbench.targets import target_of
 
 # Titles of Vela's memories.
 MEMORIES = {"Sram": "SRAM", "Dram": "DRAM", "OnChipFlash": "On-chip flash", "OffChipFlash": "Off-chip flash"}
+_FETCHED = "OpBuffering"
 _USAGES = {
     "OpLocal": "activation",
-    "OpBuffering": "prefetched weights",
+    _FETCHED: "prefetched weights",
     "GraphInput": "input",
     "GraphOutput": "output",
     "Constant": "constant",
@@ -277,10 +278,17 @@ class MemoryPanel(ResultPanel):
 
 
 def _named(report: VelaReport) -> Iterator[LiveRange]:
-    """Yield the tensors, those that operations of the model compute under its names."""
+    """Yield the tensors, those that operations of the model compute under its names.
+
+    Vela fetches weights in the step before the operation that reads them, whose output begins with it.
+    """
     names = {operation.name: operation.root for operation in report.operations if operation.root}
+    makers = {t.start: t.module for t in report.tensors if t.usage != _FETCHED and t.module}
     for tensor in report.tensors:
-        yield tensor.model_copy(update={"name": names.get(tensor.name, tensor.name)})
+        update = {"name": names.get(tensor.name, tensor.name)}
+        if tensor.usage == _FETCHED and (module := makers.get(tensor.start + 1)):
+            update = {"name": f"weights of {module}", "module": module}
+        yield tensor.model_copy(update=update)
 
 
 def _most(lowered: LowerResult) -> int | None:
@@ -297,5 +305,6 @@ def _sentence(tensors: Sequence[LiveRange], fullest: int) -> str:
         return "Vela allocated no tensors."
     top = max(t.address + t.bytes for t in tensors)
     there = sorted((t for t in tensors if t.start <= fullest <= t.end), key=lambda t: -t.bytes)
-    named = ", ".join(f"{t.module or t.name} ({size(t.bytes)})" for t in there[:3])
+    names = [t.name if t.usage == _FETCHED else t.module or t.name for t in there[:3]]
+    named = ", ".join(f"{name} ({size(t.bytes)})" for name, t in zip(names, there, strict=False))
     return f"Peak {size(top)} at step {fullest}; largest: {named}. Orange: prefetched weights."

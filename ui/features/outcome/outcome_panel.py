@@ -24,6 +24,7 @@ from workbench.errors import Place, WorkbenchError
 from workbench.outcome_page import Answer, AnswerId, AnswerState, outcome_page
 from workbench.results import EvaluateResult, LowerResult
 from workbench.suggestions import Suggestion
+from workbench.targets import has_stage
 
 if TYPE_CHECKING:
     from ui.state.session import StageView
@@ -42,6 +43,11 @@ _DETAILS: dict[AnswerId, str] = {
 NOTHING = "Run the project to see whether it is accurate, correct, fits the board and is fast."
 _DELIVER_TIP = "The program and the files for the firmware"
 _NOT_PACKED = "The present configuration is not packaged: run all stages first"
+OTHER_FORMATS = (
+    "The panel Formats predicts what every preset and every format of your own gives on a tensor. A rule "
+    "sets a wider format for the modules that lose most; the panel Ranges lists them."
+)
+_SUGGESTIONS = "go_suggestions"
 NO_STEP = "Nothing to suggest: no change is known that would help."
 
 
@@ -197,6 +203,7 @@ class OutcomePanel(ResultPanel):
         self._arrange(len(answers))
         self._steps_soon.start()
         is_packed = self.context.result("package") is not None
+        self.buttons["deliver"].setVisible(has_stage(project, "package"))
         self.buttons["deliver"].setEnabled(is_packed)
         self.buttons["deliver"].setToolTip(literal(_DELIVER_TIP if is_packed else _NOT_PACKED))
 
@@ -230,7 +237,8 @@ class OutcomePanel(ResultPanel):
         self.steps = QVBoxLayout()
         self.all_steps = QPushButton("All suggestions", self.page)
         self.all_steps.setProperty("link", True)
-        self.all_steps.clicked.connect(partial(self._show_panel, "suggestions"))
+        self._all_action = _SUGGESTIONS
+        self.all_steps.clicked.connect(lambda: self.context.commands.asked.emit(self._all_action))
         next_row = QHBoxLayout()
         next_row.addWidget(self.heading)
         next_row.addStretch(1)
@@ -287,12 +295,14 @@ class OutcomePanel(ResultPanel):
             self._grid.setColumnStretch(column, 1 if column < columns else 0)
 
     def _show_steps(self) -> None:
+        project = self.context.document.project
         lowered, folder = self.context.load(LowerResult, "lower"), self.context.result("lower")
         ranked: tuple[Suggestion, ...] = ()
         if lowered is not None and folder is not None and lowered.exported is None:
             ranked = self.suggesting.look_at(lowered, folder)[:_MOST_STEPS]
-        is_known = lowered is not None
-        key = (str(is_known), *(f"{s.id} {s.expected}" for s in ranked))
+        has_formats = project is not None and not has_stage(project, "lower")
+        is_known = lowered is not None or has_formats
+        key = (f"{is_known} {has_formats}", *(f"{s.id} {s.expected}" for s in ranked))
         if key == self._steps_key:
             return
         self._steps_key = key
@@ -303,11 +313,13 @@ class OutcomePanel(ResultPanel):
         for number, suggestion in enumerate(ranked, 1):
             self.steps.addWidget(NextStep(number, suggestion, self.suggesting.apply, self.page))
         if is_known and not ranked:
-            hint = WrappedLabel(NO_STEP, self.page)
+            hint = WrappedLabel(OTHER_FORMATS if has_formats else NO_STEP, self.page)
             hint.setObjectName("Hint")
             self.steps.addWidget(hint)
         self.heading.setVisible(is_known)
-        self.all_steps.setVisible(bool(ranked))
+        self.all_steps.setVisible(bool(ranked) or has_formats)
+        self.all_steps.setText("Formats" if has_formats else "All suggestions")
+        self._all_action = "go_formats" if has_formats else _SUGGESTIONS
 
     def _on_details(self, answer: AnswerId) -> None:
         card = next(card for card in self.cards if card.answer and card.answer.id == answer)

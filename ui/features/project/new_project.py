@@ -33,6 +33,7 @@ from ui.features.project.draft import Draft, build, callables_of, is_class, samp
 from ui.shared.file_dialogs import DATA, MODEL_FORMS, MODELS, WEIGHT_SUFFIXES, WEIGHTS
 from ui.shared.forms import FRAME_PX, PathField, SpinBox, TallForm, make_primary
 from ui.shared.labels import Label
+from ui.shared.setting_names import in_window
 from ui.shared.tab_order import put_after, reading_order
 from ui.shared.target_form import BAR_OPTIONS, LABELS_PX, BoardBox, TargetForm
 from ui.state.assigner import preset_ids, preset_title
@@ -210,7 +211,8 @@ class NewProjectDialog(QDialog):
         ))  # fmt: skip
         column.addWidget(self._more)
         self._more.hide()
-        column.addStretch(1)
+        column.addWidget(self._drop_hint, 1)
+        column.addStretch(0)
         self._build_bottom()
         self._lay_out(body)
 
@@ -222,6 +224,9 @@ class NewProjectDialog(QDialog):
         self.export.setWordWrap(True)
         self.export.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.export.setMinimumHeight(2 * self.fontMetrics().lineSpacing())
+        self._drop_hint = Label(self)
+        self._drop_hint.setObjectName("DropHint")
+        self._drop_hint.setAlignment(Qt.AlignmentFlag.AlignCenter)
 
     def _lay_out(self, body: QWidget) -> None:
         layout = QVBoxLayout(self)
@@ -308,6 +313,8 @@ class NewProjectDialog(QDialog):
                 field.start = self.folder
         self.board.render_board(self._board, self.folder)
         is_code = self.model.text().endswith(".py")
+        self._drop_hint.setText(f"or drop {'' if self.model.text() else 'a model, '}weights and data here")
+        self._drop_hint.setVisible(not (self.model.text() and self.data.text()))
         for row in (self._sizes, self._scales):
             self._show_row(row, self._wants_pictures())
         for row in (self.tokenizer, self.length):
@@ -400,7 +407,10 @@ class NewProjectDialog(QDialog):
 
     def show_export(self, text: str, ok: bool | None) -> None:
         """Show whether the model can be exported; None is not known."""
+        text = in_window(text, "above")
         self.export.setText(f"\u2713 {text}" if ok else f"\u2717 {text}" if ok is False else text)
+        create = self.buttons.button(QDialogButtonBox.StandardButton.Ok)
+        create.setText("Create anyway" if ok is False else "Create")
         self.export.setProperty("state", {True: "good", False: "bad", None: ""}[ok])
         self.export.style().polish(self.export)
         # It keeps its lines while a model is named: the rows below would move under the pointer.

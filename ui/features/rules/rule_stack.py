@@ -33,10 +33,19 @@ from ui.shared.chip import AnyIndex, chip_width, draw_chip
 from ui.shared.explanations import rule_words
 from ui.shared.labels import literal
 from ui.shared.theme import Theme
-from workbench.project.model import KEEPING_CALLS, PLUGIN_KINDS, RULE_CALLS, Rule
+from workbench.project.model import KEEPING_CALLS, PLUGIN_KINDS, RULE_CALLS, Rule, RuleKind
 from workbench.project.rules import RuleCount
+from workbench.text import plural
 
 ROOT = QModelIndex()
+# What the rules of a kind are counted in; the others in operations.
+_COUNTED: dict[RuleKind, str] = {
+    "global": "module",
+    "module_type": "module",
+    "module_name": "module",
+    "pattern": "name",
+    "io": "tensor",
+}
 MIME = "application/x-quantization-workbench-rule"
 
 
@@ -69,7 +78,7 @@ class RuleRow:
         if self.count is None:
             return "counted by Prepare" if self.rule.kind in PLUGIN_KINDS else "not counted yet"
         loses = f", overridden in {self.count.loses}" if self.count.loses else ""
-        return f"applies to {self.count.wins}{loses}"
+        return f"applies to {plural(self.count.wins, _COUNTED.get(self.rule.kind, 'operation'))}{loses}"
 
     @property
     def call(self) -> str:

@@ -28,6 +28,8 @@ from workbench.project.plugins import offered
 EMPTY_TEXT = "No rules: nothing is quantized.\nAdd a rule below, or select modules and press 1."
 
 ORDER = "The last match wins"
+# As many rules are seen whole.
+_LEAST_ROWS = 3
 
 
 class RulesPanel(Panel):
@@ -70,6 +72,9 @@ class RulesPanel(Panel):
             label = project.label_of(rule)
             rows.append(RuleRow(rule, numbers[rule.id], label, count, trouble))
         self.model.set_rows(rows)
+        # Whole rows, however the panels share the height.
+        seen_px = min(len(rows), _LEAST_ROWS) * max(self.view.sizeHintForRow(0), 0)
+        self.view.setMinimumHeight(seen_px + 2 * self.view.frameWidth())
         self._stack.setCurrentIndex(1 if rows else 0)
         fixed, methods = (len(project.ranges), len(project.range_methods)) if project else (0, 0)
         sentences = [f"{fixed} range{'s' if fixed != 1 else ''} pinned"] if fixed else []

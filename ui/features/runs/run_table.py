@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ui.shared.number_format import DASH, accuracy_text, count, cpu_line, decibel, kib, percent, size
 from ui.shared.sortable_table import Column
-from workbench.history.comparison import ComparedRow, leading_number, rules_line
+from workbench.history.comparison import ACCURATE, CORRECT, KINDS, ComparedRow, leading_number, rules_line
 from workbench.history.runs import Cost, Run
 
 
@@ -25,9 +25,8 @@ class RunRow:
 
     @property
     def rules(self) -> str:
-        """What decides its precision, after a word on another model."""
-        line = ", ".join(filter(None, (rules_line(self.run), self.settings)))
-        return f"other model: {line}" if self.is_other else line
+        """What decides its precision, and the settings."""
+        return ", ".join(filter(None, (rules_line(self.run), self.settings)))
 
 
 def _cost(read: Callable[[Cost], float], text: Callable[[float], str]) -> Callable[[RunRow], str]:
@@ -78,13 +77,9 @@ def _exact(run: Run) -> float | None:
     return run.simulated.exact if run.simulated is not None else None
 
 
-_CORRECT = {"right": "yes", "differs": "no"}
-_SHORT = {"accurate enough": "yes", "low accuracy": "low", "not accurate enough": "no"}
-
-
 def _accurate(row: RunRow) -> str:
     result = row.run.accuracy_result
-    return DASH if result is None else _SHORT.get(result.verdict, DASH)
+    return DASH if result is None else ACCURATE.get(result.verdict, DASH)
 
 
 def when(run: Run) -> str:
@@ -102,6 +97,7 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         "fewest CPU operators",
     ),
     Column("Rules", lambda r: r.rules, gives_way=True),
+    Column("Model", lambda r: "other" if r.is_other else "", None, "Of another model than the newest run"),
     Column(
         "Accuracy",
         lambda r: accuracy_text(r.run),
@@ -111,7 +107,7 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("SQNR", lambda r: decibel(r.run.quality.sqnr_db), lambda r: r.run.quality.sqnr_db),
     Column(
         "Correct",
-        lambda r: _CORRECT.get(r.run.gate.verdict, DASH) if r.run.gate else DASH,
+        lambda r: CORRECT.get(r.run.gate.verdict, DASH) if r.run.gate else DASH,
         None,
         "Whether the compiled program is the quantized model, within the limits; computed",
     ),
@@ -167,7 +163,9 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
     Column("Date", lambda r: when(r.run), None, "When the run ended (UTC)"),
 )
 
-SQNR_COLUMN = [column.title for column in RUN_COLUMNS].index("SQNR")
+SQNR_COLUMN, TARGET_COLUMN = (
+    [column.title for column in RUN_COLUMNS].index(title) for title in ("SQNR", "Target")
+)
 
 
 def describe_run_row(row: RunRow) -> str:
@@ -176,6 +174,12 @@ def describe_run_row(row: RunRow) -> str:
 
 
 CHANGE_COLUMN = 2
+
+
+def _what(row: ComparedRow) -> str:
+    """Return what a row compares, as a title where it is a figure."""
+    is_title = row.kind == KINDS["figures"] and row.what.partition(" ")[0].islower()
+    return f"{row.what[:1].upper()}{row.what[1:]}" if is_title else row.what
 
 
 def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]:
@@ -189,7 +193,7 @@ def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]
 
     return (
         Column("Kind", lambda row: row.kind, gives_way=True),
-        Column("What", lambda row: row.what),
+        Column("What", _what),
         Column(
             "Change",
             lambda row: row.change,

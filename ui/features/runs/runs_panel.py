@@ -12,6 +12,7 @@ from ui.features.runs.run_table import (
     CHANGE_COLUMN,
     RUN_COLUMNS,
     SQNR_COLUMN,
+    TARGET_COLUMN,
     RunRow,
     comparison_columns,
     describe_compared,
@@ -48,9 +49,9 @@ NO_PRESENT = "No run of the present configuration."
 NO_RESTORE = "Select one run with other rules than the project"
 NO_COST = "Compile to see accuracy over cycles."
 # Below it the table, which would hide cycles and memory, is above the plot.
-_WIDE_PX = 1200
-# The parts of the width, and the largest width of the rules, which leave the figures visible.
-_SIZES, _RULES_PX = (1080, 430), 220
+_WIDE_PX = 1700
+# The parts of the height or of the width, and the largest width of the rules: figures stay visible.
+_HIGH_SIZES, _SIZES, _RULES_PX = (240, 320), (1180, 430), 260
 # The page of the comparison.
 _COMPARISON = 1
 NO_PAIR = "Select two or more runs to compare them."
@@ -129,7 +130,7 @@ class RunsPanel(Panel):
         is_wide = self.width() >= _WIDE_PX
         if self._split.orientation() != (wide if is_wide else high):
             self._split.setOrientation(wide if is_wide else high)
-            self._split.setSizes([*_SIZES] if is_wide else [220, 260])
+            self._split.setSizes([*_SIZES] if is_wide else [*_HIGH_SIZES])
 
     def _on_changed(self) -> None:
         self._mark("state")
@@ -165,6 +166,9 @@ class RunsPanel(Panel):
             # Without labels and a metric the accuracy is the SQNR.
             if all(run.accuracy_name == "SQNR" for run in runs):
                 self.table.setColumnHidden(SQNR_COLUMN, True)
+            # The bar at the top shows the target of all.
+            if len({run.target.id for run in runs}) == 1:
+                self.table.setColumnHidden(TARGET_COLUMN, True)
             self._show_dots(best)
             indices = [i for i, run in enumerate(runs) if run.number in chosen]
             self.table.choose_rows([self.model.shown_at(i) for i in indices], reveal=False)

@@ -63,7 +63,7 @@ def legend_of(shown: Timeline, theme: Theme) -> str:
     """Return what the colours of the plot mean, as rich text; "" without operations."""
     marks = [("\u25a0", theme.accent, "computing")] if shown.spans else []
     if not shown.is_measured and any(span.operation.cause for span in shown.spans):
-        marks.append(("\u25a0", theme.bad, "below half of the device's limit"))
+        marks.append(("\u25a0", theme.bad, "efficiency below 50 %"))
     if not shown.is_measured and shown.spans:
         marks += [("\u25a0", theme.good, "SRAM"), ("\u25a0", theme.warning, "external memory")]
     if shown.stops:

@@ -256,9 +256,11 @@ class TimelinePlot(Chart):
         self.plot.getAxis("bottom").setScale(scale)
         self.set_label("bottom", f"{unit}, {origin}")
         lanes = _LANES[:_MEASURED_LANES] if timeline.is_measured else _LANES
+        is_used = {"CPU": bool(timeline.stops), "layers": bool(self._nested["layers"])}
+        lanes = tuple(lane for lane in lanes if is_used.get(lane[0], True))
         self.plot.getAxis("left").setTicks([[(sum(y) / 2, name) for name, y in lanes], []])
         low, high = _ABOVE if timeline.is_measured else _ALL
-        self.box.setYRange(low, high, padding=0)
+        self.box.setYRange(low, high if timeline.stops else LAYERS[1] + 3 * _RIM, padding=0)
         self.keys.set_ends(-_AIR * end, (1 + _AIR) * end)
         self._drag.hide()
 
@@ -328,6 +330,9 @@ class TimelinePlot(Chart):
         """Draw the layers and modules that operations belong to, and their commands."""
         for kind, (lane, slices_of) in _NESTED.items():
             slices = self._nested[kind] = slices_of(self.timeline)
+            if kind == "layers" and slices == modules(self.timeline):
+                # A flat network: the lane would repeat the modules.
+                slices = self._nested[kind] = []
             edges = np.asarray([(s.start, s.end) for s in slices], np.float64).reshape(-1, 2)
             self._bars[f"{kind} even"].set_bars(edges[::2])
             self._bars[f"{kind} odd"].set_bars(edges[1::2])

@@ -271,7 +271,7 @@ class _Verification:
         compiled = self._compiled.result(tally.samples).model_copy(
             update={"whole_refused": refused, "whole_max_lsb": None if refused else self._whole_most}
         )
-        result = tally.result()
+        result = _with_names(tally.result(), context.result("export", ExportResult))
         if not self._remembers:
             samples = (sample.inputs for sample, _ in _chosen(context))
             result = with_roundings(result, context.live("convert").module, samples)
@@ -289,6 +289,13 @@ def _has_state(edge: Any) -> bool:
     """Return whether an edge program writes its buffers."""
     specs = edge.graph_signature.output_specs
     return any(spec.kind is OutputKind.BUFFER_MUTATION for spec in specs)
+
+
+def _with_names(result: VerifyResult, exported: ExportResult) -> VerifyResult:
+    """Return a result with the names that the model gives to its outputs."""
+    names = exported.program_output_names(len(result.outputs))
+    outputs = (o.model_copy(update={"name": n}) for n, o in zip(names, result.outputs, strict=True))
+    return result.model_copy(update={"outputs": tuple(outputs)})
 
 
 def _with_tensors(result: VerifyResult, tensors: tuple[IntegerQuality, ...]) -> VerifyResult:
@@ -312,7 +319,6 @@ class _FloatModel:
 
     def __init__(self, context: StageContext, samples: Samples) -> None:
         self._context = context
-        self._inputs = [spec.name for spec in context.result("export", ExportResult).inputs]
         self._data, self._held_out = samples.name, samples.held_out
         self._quantized, self._integer = Accumulator(), Accumulator()
         self._outputs: list[OutputAccumulator] = []
@@ -356,17 +362,18 @@ class _FloatModel:
 
     def result(self, ignored: Sequence[str]) -> AgainstFloat:
         """Return the quality of both; ``ignored`` are inputs that nothing in the program reads."""
-        known = self._variation.result(self._inputs)
-        names = tuple(dict.fromkeys((*known.ignored, *ignored)))
+        known = self._variation.result(self._returned.exported)
+        inputs = tuple(dict.fromkeys((*known.ignored, *ignored)))
+        names = self._returned.exported.model_output_names(len(self._outputs))
         return AgainstFloat(
             quantized_sqnr_db=self._quantized.sqnr_db,
             integer_sqnr_db=self._integer.sqnr_db,
             samples=self._evaluated,
             data=self._data,
             held_out=self._held_out,
-            outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self._outputs)),
+            outputs=tuple(s.output(name) for name, s in zip(names, self._outputs, strict=True)),
             parts=self._parts.result(),
-            dependence=known.model_copy(update={"ignored": names}),
+            dependence=known.model_copy(update={"ignored": inputs}),
         )
 
 

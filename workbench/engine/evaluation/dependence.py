@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from workbench.engine.data import Sample
+    from workbench.results import ExportResult
 
     Outputs = Sequence[torch.Tensor]
     Program = Callable[[Sample], list[torch.Tensor]]
@@ -49,15 +50,17 @@ class Variation:
         pairs = zip(self._moves, self._program_moves, strict=True)
         return [i for i, (floats, program) in enumerate(pairs) if floats and not program]
 
-    def result(self, inputs: Sequence[str]) -> Dependence:
+    def result(self, exported: ExportResult) -> Dependence:
         """Return the outputs that are constant, and the input that a program of one ignores.
 
         Args:
-            inputs: The names of the inputs that samples give.
+            exported: The model, which names its inputs and outputs.
         """
-        constant = tuple(f"output {i}" for i in self.constant_positions())
+        inputs = tuple(spec.name for spec in exported.inputs)
+        names = exported.model_output_names(len(self._moves))
+        constant = tuple(names[i] for i in self.constant_positions())
         ignores = bool(constant) and len(inputs) == 1 and not any(self._program_moves)
-        return Dependence(constant=constant, ignored=tuple(inputs) if ignores else ())
+        return Dependence(constant=constant, ignored=inputs if ignores else ())
 
 
 def with_inputs(

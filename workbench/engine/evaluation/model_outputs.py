@@ -14,6 +14,7 @@ from workbench.engine.evaluation.measures import Accumulator, OutputAccumulator
 from workbench.engine.fx.modules import source_line
 from workbench.engine.fx.output_factors import joining_edges
 from workbench.engine.fx.output_parts import OutputOrigin, OutputPiece, in_order
+from workbench.engine.fx.program_outputs import outputs_left_out
 from workbench.engine.fx.programs import module_of
 from workbench.results import (
     ExportResult,
@@ -34,8 +35,48 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
+# A longer name of an output is not shown.
+_LONGEST_NAME = 80
 # A part of more regions is not described.
 _MOST_REGIONS = 256
+
+
+def output_names(program: torch.export.ExportedProgram) -> list[str]:
+    """Return the name of each output that is a tensor, in order.
+
+    Those of nested containers are joined by dots, such as ``head.boxes`` or ``boxes.0``. An output
+    without a name, or whose name cannot be shown, is ``output`` and its position.
+    """
+    signature = program.module_call_graph[0].signature
+    assert signature is not None
+    left_out = set(outputs_left_out(program))
+    names = [name for i, name in enumerate(_leaf_names(signature.out_spec)) if i not in left_out]
+    return [
+        name if name and name.isprintable() and len(name) <= _LONGEST_NAME and names.count(name) == 1
+        else f"output {index}"
+        for index, name in enumerate(names)
+    ]  # fmt: skip
+
+
+def _leaf_names(spec: Any, path: Sequence[object] = ()) -> Iterator[str]:
+    """Yield the name of each value of a tree; "" where it consists of positions only."""
+    if spec.is_leaf():
+        yield ".".join(map(str, path)) if any(isinstance(key, str) for key in path) else ""
+        return
+    children = spec.children()
+    for key, child in zip(_keys(spec, len(children)), children, strict=True):
+        yield from _leaf_names(child, (*path, key))
+
+
+def _keys(spec: Any, count: int) -> Sequence[object]:
+    """Return the keys or fields of a container; positions where it has none."""
+    context = getattr(spec.context, "_fields", spec.context)
+    # torch keeps the names of a dataclass beside those of its fields that are None, and a default
+    # of a dictionary beside its keys.
+    for keys in (context, *(context if isinstance(context, list | tuple) else ())):
+        if isinstance(keys, list | tuple) and len(keys) == count and all(isinstance(k, str) for k in keys):
+            return keys
+    return range(count)
 
 
 def described(
@@ -43,6 +84,7 @@ def described(
     nodes: Sequence[torch.fx.Node],
     ports: Sequence[Sequence[int]],
     factors: Mapping[int, Sequence[float]],
+    names: Sequence[str],
 ) -> tuple[ModelOutput, ...]:
     """Return the outputs of a model.
 
@@ -52,20 +94,21 @@ def described(
         ports: The positions of their parts among the outputs of the program; a single position for
             an output that the program returns as it is.
         factors: By which the parts of outputs are divided, by position of the output.
+        names: What the outputs are called.
     """
     return tuple(
-        _described(index, *given, factors.get(index, ()))
-        for index, given in enumerate(zip(known, nodes, ports, strict=True))
+        _described(*row, factors.get(index, ()))
+        for index, row in enumerate(zip(names, known, nodes, ports, strict=True))
     )
 
 
 def _described(
-    index: int, origin: OutputOrigin, node: torch.fx.Node, ports: Sequence[int], factors: Sequence[float]
+    name: str, origin: OutputOrigin, node: torch.fx.Node, ports: Sequence[int], factors: Sequence[float]
 ) -> ModelOutput:
     value = node.meta["val"]
     dtype = str(value.dtype).removeprefix("torch.")
     plain = ModelOutput(
-        name=f"output {index}",
+        name=name,
         shape=tuple(value.shape),
         dtype=dtype,
         position=ports[0] if len(ports) == 1 and not factors else None,

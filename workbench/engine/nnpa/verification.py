@@ -21,7 +21,7 @@ from workbench.engine.evaluation.stateful_execution import Steps, plain_attentio
 from workbench.engine.nnpa.onnx_export import FileSteps, first_state, float_program
 from workbench.engine.nnpa.quantization import convert, options_of
 from workbench.errors import Place, failure
-from workbench.results import MODEL_FILE, VerifyResult
+from workbench.results import MODEL_FILE, ExportResult, VerifyResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,9 +97,8 @@ def verify(context: StageContext) -> VerifyResult:
             code="onnx-differs",
         )
     class_output = context.project.evaluation.class_output or 0
-    return tally.result.model_copy(
-        update={"readings": tuple(reading.result(class_output) for reading in readings)}
-    )
+    result = tally.result(context.result("export", ExportResult))
+    return result.model_copy(update={"readings": tuple(reading.result(class_output) for reading in readings)})
 
 
 def _variants(
@@ -188,9 +187,9 @@ class _Agreement:
         """Whether the difference exceeds the tolerance."""
         return not self.finite or self.worst > _TOLERANCE * self.largest + _LEAST
 
-    @property
-    def result(self) -> VerifyResult:
-        """The figures."""
+    def result(self, exported: ExportResult) -> VerifyResult:
+        """Return the figures of the outputs, as the model names them."""
+        names = exported.program_output_names(len(self._sums))
         return VerifyResult(
             samples=self.samples,
             elements=self.elements,
@@ -200,5 +199,5 @@ class _Agreement:
             histogram={},
             max_abs_error=self.worst,
             runtime=f"ONNX Runtime {onnxruntime.__version__}",
-            outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self._sums)),
+            outputs=tuple(s.output(name) for name, s in zip(names, self._sums, strict=True)),
         )

@@ -128,7 +128,7 @@ def _dependence(context: StageContext, samples: Samples, variation: Variation) -
     """Return which inputs the quantized model ignores, and which of its outputs are constant."""
     exported = context.result("export", ExportResult)
     inputs = [spec.name for spec in exported.inputs]
-    known = variation.result(inputs)
+    known = variation.result(exported)
     if exported.state or samples.spell is not None:
         return known
     first = list(itertools.islice(samples, EXCHANGED))
@@ -252,6 +252,7 @@ class _Tally:
 
     def result(self, data: str, calibrated_on: str) -> EvaluateResult:
         overall = merged(self.sums)
+        names = self.returned.exported.model_output_names(len(self.sums))
         return EvaluateResult(
             samples=self.count,
             data=data,
@@ -259,17 +260,17 @@ class _Tally:
             sqnr_db=overall.sqnr_db,
             cosine=overall.cosine,
             max_abs_error=overall.worst,
-            outputs=tuple(s.output(f"output {i}") for i, s in enumerate(self.sums)),
+            outputs=tuple(s.output(name) for name, s in zip(names, self.sums, strict=True)),
         )
 
 
 _COUNTED = (
-    "Top-1 is counted on output {}, which gives the labels most often; evaluation.class_output "
-    "names another one."
+    "Top-1 is counted on output {}, which gives the labels most often; the setting "
+    "evaluation.class_output chooses another one."
 )
 _NO_CLASSES = (
     "Top-1 is not counted: no output is a vector with an element for the label {}. "
-    "evaluation.class_output names one."
+    "The setting evaluation.class_output chooses one."
 )
 
 

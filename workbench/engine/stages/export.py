@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from workbench.engine.equivalence.forms import compare_exported
-from workbench.engine.evaluation.model_outputs import can_be_described, described
+from workbench.engine.evaluation.model_outputs import can_be_described, described, output_names
 from workbench.engine.fx import programs
 from workbench.engine.fx.branch_modules import name_modules
 from workbench.engine.fx.branches import branch_names
@@ -73,7 +73,7 @@ def run(context: StageContext) -> None:
     context.progress(0, None, "tracing")
     loaded: LoadedModel = context.live("import_model")
     program = _traced(loaded, strict=context.project.model.strict_export)
-    left_out = outputs_left_out(program)
+    left_out, names = outputs_left_out(program), output_names(program)
     program = with_instance_norms(with_tensor_outputs(_without_writes(program)))
     program, precision, computed = _with_float32(program)
     memory = programs.tensor_memory(program)
@@ -82,7 +82,7 @@ def run(context: StageContext) -> None:
     compared = compare_exported(context, loaded, program, precision)
     context.check_cancelled()
     structure = _structure(program)
-    program, returned = _with_parts(context, program)
+    program, returned = _with_parts(context, program, names)
     unnamed = name_modules(program, loaded.module)
     if loaded.module is not None:
         name_sources(program, loaded.module, context.project.model.spec)
@@ -163,9 +163,14 @@ def _drop_failed_calls(program: torch.export.ExportedProgram) -> None:
 
 
 def _with_parts(
-    context: StageContext, program: torch.export.ExportedProgram
+    context: StageContext, program: torch.export.ExportedProgram, names: Sequence[str]
 ) -> tuple[torch.export.ExportedProgram, tuple[ModelOutput, ...]]:
     """Return the program with the outputs that the project splits, and the model's outputs.
+
+    Args:
+        context: The stage.
+        program: The exported program.
+        names: What the outputs of the model are called.
 
     Raises:
         WorkbenchError: An output to split joins nothing, or in a way that firmware cannot.
@@ -184,7 +189,7 @@ def _with_parts(
     except ValueError as error:
         raise _not_divided(str(error)) from error
     program, ports = split_outputs(program, known, positions)
-    return program, described(known, nodes, ports, factors)
+    return program, described(known, nodes, ports, factors, names)
 
 
 def _not_divided(why: str) -> WorkbenchError:
