@@ -289,13 +289,22 @@ class FigureView(QTableView):
 
     def __init__(
         self, name: str, model: FigureTableModel[Any], parent: QWidget | None = None, *,
-        widest_px: int = WIDEST_PX, empty: str = "",
+        widest_px: int = WIDEST_PX, least_px: int = _LEAST_YIELDING_PX, empty: str = "",
     ) -> None:  # fmt: skip
-        """Make a view; ``empty`` is what a table without rows says."""
+        """Make a view.
+
+        Args:
+            name: For screen readers.
+            model: The rows.
+            parent: Its parent.
+            widest_px: The largest width of a column that is fitted to its texts.
+            least_px: What is left of columns that give way.
+            empty: What a table without rows says.
+        """
         super().__init__(parent)
         self.empty = empty
         self._is_programmatic = False
-        self._widest_px = widest_px
+        self._widest_px, self._least_px = widest_px, least_px
         # Widths that the columns need; none after the user has changed one.
         self._content_widths: list[int] = []
         # Widths of the whole texts, which columns take where there is room for more.
@@ -430,7 +439,7 @@ class FigureView(QTableView):
         yielding = [column for column in narrowed if self._gives_way(column)]
         others = [column for column in narrowed if not self._gives_way(column)]
         missing += self._widen(widths, others, yielding, missing)
-        missing = _narrow(widths, yielding, _LEAST_YIELDING_PX, missing)
+        missing = _narrow(widths, yielding, self._least_px, missing)
         missing = _narrow(widths, others, _LEAST_TEXT_PX, missing)
         for column in texts:
             if missing < 0 and self._content_widths:
@@ -460,7 +469,7 @@ class FigureView(QTableView):
 
     def _widen(self, widths: list[int], columns: list[int], yielding: list[int], missing: int) -> int:
         """Make texts whole in the room of columns that give way; return by how much [px]."""
-        room = sum(max(widths[c] - _LEAST_YIELDING_PX, 0) for c in yielding) - max(missing, 0)
+        room = sum(max(widths[c] - self._least_px, 0) for c in yielding) - max(missing, 0)
         total = 0
         for column in columns:
             more = max(min(self._whole[column] - widths[column], room - total), 0)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject, QTimer, QUrl
 from PySide6.QtGui import QDesktopServices
@@ -29,7 +29,10 @@ from workbench.project.opened import OpenProject
 from workbench.project.trust import TrustStore
 from workbench.protocol import EngineExit, Event, StageFailed
 from workbench.studies.documents import Blame, Culprit
-from workbench.targets import target_of
+from workbench.targets import has_stage, target_of
+
+if TYPE_CHECKING:
+    from workbench.analysis.answers import Answers
 
 EVERYTHING: tuple[StageId, ...] = ("evaluate", "verify", "run", "package")
 NOTABLE_S = 10.0
@@ -278,7 +281,7 @@ class DeliverablesController(QObject):
     def deliver(self, target: Path, *, allow_differences: bool = False) -> None:
         """Copy the deliverables of the present configuration into a folder.
 
-        A program that differs, or is not accurate enough, is copied only with
+        A program that differs, is not accurate enough or was not verified is copied only with
         ``allow_differences``, which a notice offers.
         """
         from workbench.analysis.answers import answers_of
@@ -288,24 +291,12 @@ class DeliverablesController(QObject):
         if folder is None or project is None:
             return
         answers = answers_of(project, self._context.load)
-        if (lacking := self._why_not_on_board()) and not allow_differences:
+        asked = None if allow_differences else self._question(project, answers)
+        if asked is not None:
             again = partial(self.deliver, target, allow_differences=True)
-            self._context.notices.question(
-                f"Not exported: {lacking}",
-                "Choose a device of the board, or another board.",
-                [Action("Export all the same", again, destructive=True)],
-            )
-            return
-        if answers.refused and not allow_differences:
-            again = partial(self.deliver, target, allow_differences=True)
-            self._context.notices.question(
-                f"Not exported: {answers.refusal}.",
-                "The panel Accuracy shows the limits.",
-                [
-                    Action("Show", partial(self._show_panel, "accuracy")),
-                    Action("Export with a remark", again, destructive=True),
-                ],
-            )
+            reason, remedy, first, anyway = asked
+            actions = [*first, Action(anyway, again, destructive=True)]
+            self._context.notices.question(f"Not exported: {reason}", remedy, actions)
             return
         try:
             files = deliver(folder, target, answers)
@@ -314,6 +305,20 @@ class DeliverablesController(QObject):
             return
         show = Action("Open folder", lambda: open_externally(target))
         self._context.notices.success(f"Exported {len(files)} files to {target}.", "", [show])
+
+    def _question(self, project: Project, answers: Answers) -> tuple[str, str, list[Action], str] | None:
+        """Return why a program is not copied, the remedy, its action, and the one that copies it anyway."""
+        if lacking := self._why_not_on_board():
+            return lacking, "Choose a device of the board, or another board.", [], "Export all the same"
+        if answers.refused:
+            show = Action("Show", partial(self._show_panel, "accuracy"))
+            remedy = "The panel Accuracy shows the limits."
+            return f"{answers.refusal}.", remedy, [show], "Export with a remark"
+        if has_stage(project, "verify") and self._context.gate() is None:
+            verify = Action("Verify", partial(self._run_to, "verify"))
+            remedy = "Verify compares it with the quantized model. Then export again."
+            return "the program is not verified.", remedy, [verify], "Export all the same"
+        return None
 
     def _why_not_on_board(self) -> str:
         """Return why the program does not run on the project's board; "" if it does."""

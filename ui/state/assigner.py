@@ -173,7 +173,7 @@ class Assigner(QObject):
 
     def _offer_group(self, path: str, config: Config) -> None:
         group = self._model_index.groups.get(path)
-        if group is None or path == group.parent:
+        if group is None or group.is_within(path):
             return
         others = ", ".join(member for member in group.members if member != path)
         label = label_of(config)

@@ -40,6 +40,10 @@ class FusedGroup:
         """The module names that a rule for the whole group must match."""
         return [self.parent] if self.parent else list(self.members)
 
+    def is_within(self, path: str) -> bool:
+        """Return whether a rule for a module reaches the whole group."""
+        return all(member == path or member.startswith(f"{path}.") for member in self.members)
+
 
 def fused_groups(snapshot: GraphSnapshot) -> Mapping[str, FusedGroup]:
     """Return the fused group of every module that is fused with others.

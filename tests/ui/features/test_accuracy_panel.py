@@ -246,6 +246,18 @@ def test_that_a_program_that_differs_is_shown_and_exported_only_on_demand(
     assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
 
 
+def test_that_a_program_that_is_not_verified_is_exported_only_on_demand(opened, qtbot, notices, tmp_path):
+    opened.runs.run_to("package")
+    qtbot.waitUntil(lambda: opened.context.result("package") is not None)
+    opened.deliveries.deliver(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    notice = notices.take("Not exported: the program is not verified.")
+    opened.notices.choose(notice.id, "Verify")
+    qtbot.waitUntil(lambda: opened.context.gate() is not None)
+    opened.deliveries.deliver(tmp_path / "out")
+    assert (tmp_path / "out" / "net.pte").read_bytes() == b"PTE!"
+
+
 @pytest.mark.slow
 def test_that_a_finished_result_that_is_not_shown_yet_is_loading(opened, qtbot):
     panel = opened.window.reveal("accuracy")

@@ -38,6 +38,12 @@ def test_that_a_block_with_more_in_it_offers_its_members_instead():
     assert groups["stem.bn"].matches == ["stem.conv", "stem.bn", "stem.relu"]
 
 
+def test_that_a_rule_for_a_block_reaches_the_group_in_it():
+    group = fused_groups(snapshot())["stem.bn"]
+    assert group.is_within("stem")
+    assert not group.is_within("stem.bn")
+
+
 RULES = (
     Rule(id="a", kind="global", config="a8w8"),
     Rule(id="b", kind="module_name", match="stem", config="a16w8"),

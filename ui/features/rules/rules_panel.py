@@ -27,7 +27,7 @@ from workbench.project.plugins import offered
 
 EMPTY_TEXT = "No rules: nothing is quantized.\nAdd a rule below, or select modules and press 1."
 
-ORDER = "The last match wins"
+ORDER = "The topmost match wins"
 # As many rules are seen whole.
 _LEAST_ROWS = 3
 
@@ -100,7 +100,7 @@ class RulesPanel(Panel):
             text = "No counts"
         elif is_counted and session.planned and view.state != "cached":
             text = "Counts outdated"
-        self.hint.setText(" \u00b7 ".join(part for part in ("The last match wins", text) if part))
+        self.hint.setText(" \u00b7 ".join(part for part in (ORDER, text) if part))
         self.hint.setToolTip(literal(sentence(view, "Load the model to count its modules.")))
 
     def render_selection(self, selected: Selected) -> None:

@@ -160,7 +160,7 @@ RUN_COLUMNS: tuple[Column[RunRow], ...] = (
         "Fraction of simulator output elements equal to the TOSA reference model",
     ),
     Column("Target", lambda r: r.run.target.id),
-    Column("Date", lambda r: when(r.run), None, "When the run ended (UTC)"),
+    Column("Date", lambda r: when(r.run)[5:], None, "Month, day and time at which the run ended (UTC)"),
 )
 
 SQNR_COLUMN, TARGET_COLUMN = (

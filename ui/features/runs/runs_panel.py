@@ -50,8 +50,8 @@ NO_RESTORE = "Select one run with other rules than the project"
 NO_COST = "Compile to see accuracy over cycles."
 # Below it the table, which would hide cycles and memory, is above the plot.
 _WIDE_PX = 1700
-# The parts of the height or of the width, and the largest width of the rules: figures stay visible.
-_HIGH_SIZES, _SIZES, _RULES_PX = (240, 320), (1180, 430), 260
+# The parts of the height or of the width, and the largest and least width of the rules.
+_HIGH_SIZES, _SIZES, _RULES_PX, _LEAST_RULES_PX = (240, 320), (1180, 430), 260, 210
 # The page of the comparison.
 _COMPARISON = 1
 NO_PAIR = "Select two or more runs to compare them."
@@ -77,7 +77,9 @@ class RunsPanel(Panel):
         self.restore = QPushButton("Restore rules", self)
         self.restore.clicked.connect(self._on_restore)
         self.model = FigureTableModel(RUN_COLUMNS, describe_run_row, self)
-        self.table = FigureView("Runs", self.model, self, widest_px=_RULES_PX, empty=NO_RUNS)
+        self.table = FigureView(
+            "Runs", self.model, self, widest_px=_RULES_PX, least_px=_LEAST_RULES_PX, empty=NO_RUNS
+        )
         self.table.rows_chosen.connect(self._on_rows_chosen)
         self.plot = TradeoffPlot("Accuracy over cycles", self._describe, self)
         self.plot.dot_chosen.connect(self._on_dot_chosen)
