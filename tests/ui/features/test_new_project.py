@@ -418,7 +418,7 @@ def test_that_a_python_file_that_is_not_there_is_told_as_such(parent, folder):
     assert dialog.problems.text() == "broken.py is no valid Python: line 2, invalid syntax."
 
 
-def test_that_data_that_does_not_fit_together_is_told_before_it_runs(parent, arrays):
+def test_that_data_that_does_not_fit_together_is_told_before_it_runs(parent, arrays, qtbot):
     np.savez(arrays / "last.npz", x=np.zeros((4, 8, 8, 1), np.float32))
     np.savez(arrays / "masks.npz", x=np.zeros((4, 1, 8, 8), np.float32), mask=np.zeros((4, 8, 8), np.int64))
     np.save(arrays / "classes.npy", np.arange(3))
@@ -433,6 +433,11 @@ def test_that_data_that_does_not_fit_together_is_told_before_it_runs(parent, arr
     dialog.evaluation.set_text(str(arrays / "masks.npz"))
     assert "labels" in dialog.problems.text()
     dialog.evaluation.set_text(str(arrays / "held_out.npz"))
+    qtbot.keyClicks(dialog.shapes, "1x1x9x9")
+    assert "1x1x9x9" in dialog.problems.text()
+    dialog.shapes.clear()
+    qtbot.keyClicks(dialog.shapes, "4x1x8x8")
+    assert dialog.problems.text() == ""
     dialog.labels.set_text(str(arrays / "classes.npy"))
     assert dialog.problems.text() == "classes.npy has 3 labels for 4 samples."
     # A remark does not keep the project from being created.

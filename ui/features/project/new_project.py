@@ -27,6 +27,7 @@ from ui.features.project.data_preview import (
     DataSummary,
     differences,
     lacking_labels,
+    other_shapes,
     summary_of,
 )
 from ui.features.project.draft import Draft, build, callables_of, is_class, samples_functions_of
@@ -354,6 +355,8 @@ class NewProjectDialog(QDialog):
     def _remarks(self) -> list[str]:
         """Return what a project that can be created will probably fail or mislead with."""
         texts = [differences(self._data_summary, self._evaluation_summary)]
+        if (shapes := self.shapes.text().strip()) and not self._wants_pictures():
+            texts.append(other_shapes(self._data_summary, shapes))
         labelled = self._evaluation_summary if self.evaluation.text() else self._data_summary
         if self.labels.text():
             texts.append(lacking_labels(self.folder / self.labels.text(), labelled))
