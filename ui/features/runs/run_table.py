@@ -174,6 +174,7 @@ def describe_run_row(row: RunRow) -> str:
 
 
 CHANGE_COLUMN = 2
+_LONGEST_TITLE = 36
 
 
 def _what(row: ComparedRow) -> str:
@@ -200,8 +201,13 @@ def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]
             lambda row: leading_number(row.change),
             "Of the last run from the first",
         ),
-        *(Column(title, value(index), number(index), title) for index, title in enumerate(titles)),
+        *(Column(_short(title), value(index), number(index), title) for index, title in enumerate(titles)),
     )
+
+
+def _short(title: str) -> str:
+    """Return a title that a header shows whole; its tooltip has the rest."""
+    return title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 1].rstrip()}\u2026"
 
 
 def describe_compared(row: ComparedRow) -> str:
