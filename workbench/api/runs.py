@@ -34,6 +34,7 @@ from workbench.results import (
     PackageResult,
     VerifyResult,
     load_result,
+    parsed_once,
 )
 from workbench.targets import target_of
 
@@ -348,6 +349,7 @@ def _reports(job: JobResult) -> list[StageReport]:
     return reports
 
 
+@parsed_once()
 def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     """Judge the program, keep the run in the history, copy the deliverables, gather all figures."""
     opened, folders = outcome.opened, outcome.folders
