@@ -24,7 +24,7 @@ def main() -> int:
     except (ImportError, MemoryError, OSError):
         # The command line says what is missing.
         return _run(deleted=deleted)
-    start_early()
+    start_early(sys.argv[1:])
     try:
         return _run(deleted=deleted)
     finally:

@@ -6,16 +6,22 @@ This module imports little: a command line that will need an engine starts it be
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from workbench import interpreter
+from workbench.files import read_limited, state_of, write_file
+from workbench.installation import cache_folder
 from workbench.operating_system import end_group, passed
 from workbench.process_guard import ProcessGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from workbench.files import State
 
 
 # An engine whose program has died gets this time to end its job [s].
@@ -44,6 +50,9 @@ class StartedEngine(NamedTuple):
 
 
 _early: list[StartedEngine] = []
+# The folder and the arguments of this process's command line; none elsewhere.
+_command: list[str] = []
+_FILE, _REMEMBERED, _MAX_BYTES = "unchanged.json", 16, 16 << 20
 
 
 @contextlib.contextmanager
@@ -88,10 +97,52 @@ def start(python: str, variables: dict[str, str]) -> StartedEngine:
     return StartedEngine(process, guard, own, python, variables)
 
 
-def start_early() -> None:
-    """Start an engine of the program's own toolchain, which the next ``take`` may return."""
+def start_early(arguments: Sequence[str]) -> None:
+    """Start an engine of the program's own toolchain, which the next ``take`` may return.
+
+    None is started for a command line whose files are as after its last run: all results are expected
+    in the cache, and an engine that imports its packages would only slow the program down.
+    """
+    with contextlib.suppress(OSError):
+        _command[:] = [os.getcwd(), *arguments]
+    if _command and _is_unchanged(_remembered(cache_folder()).get("\0".join(_command))):
+        return
     with contextlib.suppress(OSError, MemoryError):
         _early.append(start("", interpreter.environment()))
+
+
+def remember_run(cache: Path, files: Mapping[str, State]) -> None:
+    """Remember the states of the files that decided the results of this process's command line.
+
+    Args:
+        cache: The folder of the results.
+        files: States by absolute path.
+    """
+    if not _command:
+        return
+    commands = {name: known for name, known in _remembered(cache).items() if name != "\0".join(_command)}
+    latest = [*commands.items(), ("\0".join(_command), files)][-_REMEMBERED:]
+    with contextlib.suppress(OSError):
+        write_file(cache / _FILE, json.dumps(dict(latest)).encode(), mode=0o600)
+
+
+def _remembered(cache: Path) -> dict[str, dict[str, list[int]]]:
+    """Return what is remembered of command lines; nothing if it cannot be read."""
+    try:
+        read = json.loads(read_limited(cache / _FILE, _MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _is_unchanged(files: object) -> bool:
+    """Return whether all files of a remembered command line are in their remembered states."""
+    try:
+        return isinstance(files, dict) and all(
+            state_of(Path(path)) == tuple(state) for path, state in files.items()
+        )
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def take(python: str, variables: dict[str, str]) -> StartedEngine:

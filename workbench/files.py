@@ -74,6 +74,21 @@ _MAX_MOUNTS = 4 << 20
 _MAX_NAME_BYTES = 255
 
 
+# Size [bytes], time of the last change of the content and of the entry [ns], and inode: a file of
+# other content has another of them, also one of equal size whose time was set back.
+State = tuple[int, int, int, int]
+
+
+def state_of(path: Path) -> State:
+    """Return a value that changes when a file or folder changes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    entry = path.stat()
+    return (entry.st_size, entry.st_mtime_ns, entry.st_ctime_ns, entry.st_ino)
+
+
 def open_regular(path: Path, *, follow: bool = True) -> io.BufferedReader:
     """Open a regular file to read; a link to one is followed unless ``follow`` is false.
 

@@ -197,6 +197,7 @@ def test_convert_after_an_edit(measured: Measured) -> None:
 
     from workbench.engine.acceleration.range_search import quick_search
     from workbench.engine.calibration.quick_observers import RangeMemory, remembered_ranges
+    from workbench.engine.runtime.accelerated import applied
 
     modules = [exported("CNN") for _ in range(3)]
     for _, prepared, _, sample in modules:
@@ -204,7 +205,7 @@ def test_convert_after_an_edit(measured: Measured) -> None:
             prepared(sample)
     _, prepared, convert, _ = modules[0]
     stock_s, _ = cpu_s(partial(convert, prepared))
-    with remembered_ranges(RangeMemory()), quick_search():
+    with applied(), remembered_ranges(RangeMemory()), quick_search():
         convert(modules[1][1])
         quick_s, _ = cpu_s(partial(convert, modules[2][1]))
     measured("Conversion after an edit, against stock: MobileNetV2 96²", quick_s / stock_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,9 +13,10 @@ from workbench.api.jobs import JobResult, run_job
 from workbench.api.projects import allowed_code, check_planned, require_valid
 from workbench.api.summary import Delivered, summary
 from workbench.deploy.delivery import deliver
-from workbench.engine_start import end_early
+from workbench.engine_start import end_early, remember_run
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.escaping import html_table
+from workbench.files import state_of
 from workbench.history.outcomes import KEY, outcome_of
 from workbench.history.runs import Run, run_of
 from workbench.ids import StageId
@@ -32,6 +34,7 @@ from workbench.results import (
     PackageResult,
     VerifyResult,
     load_result,
+    parsed_once,
 )
 from workbench.targets import target_of
 
@@ -235,6 +238,14 @@ def run(
     return _collected(outcome, options)
 
 
+def _remember(outcome: _Outcome) -> None:
+    """Remember the files that decided the results, for an early start of an engine."""
+    if (path := outcome.opened.path) is not None:
+        states = {file.path: file.state for file in outcome.planned.files}
+        with suppress(OSError):
+            remember_run(outcome.cache.root, {str(path.absolute()): state_of(path), **states})
+
+
 # The stages whose results give ``check`` more to go by.
 _SHOWING = frozenset({"export", "prepare"})
 
@@ -338,6 +349,7 @@ def _reports(job: JobResult) -> list[StageReport]:
     return reports
 
 
+@parsed_once()
 def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     """Judge the program, keep the run in the history, copy the deliverables, gather all figures."""
     opened, folders = outcome.opened, outcome.folders
@@ -362,7 +374,10 @@ def _collected(outcome: _Outcome, options: _Options) -> RunResult:
     if outcome_json:
         document[KEY] = outcome_json
     gate, accuracy = (answers.gate, answers.accuracy) if answers is not None else (None, None)
-    return RunResult(opened, tuple(outcome.stages), folders, document, gate, accuracy, record, problem)
+    result = RunResult(opened, tuple(outcome.stages), folders, document, gate, accuracy, record, problem)
+    if result.succeeded:
+        _remember(outcome)
+    return result
 
 
 def _judged(outcome: _Outcome, fail_if: tuple[str, ...]) -> Answers | None:

@@ -14,7 +14,6 @@ from workbench.api.silicon import compiled_program
 from workbench.cli.output import EXIT_DONE, add_json, print_json
 from workbench.errors import Place, failure
 from workbench.escaping import for_terminal
-from workbench.npu.decoder import Decoder, written
 from workbench.project.model import Tokenization
 from workbench.text import plural
 from workbench.tokenizer_process import FileTokenizer
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from workbench.npu.cpu import CpuOperators
+    from workbench.npu.decoder import Decoder
 
 _PROJECT = ".qwb"
 # Tokens where there is no tokenizer.
@@ -89,6 +89,7 @@ class _Tokenizer:
 def _generate(options: argparse.Namespace) -> int:
     from threadpoolctl import threadpool_limits
 
+    from workbench.npu.decoder import written
     from workbench.npu.operator_process import CpuOperatorProcess
 
     _require_numbers(options)
@@ -149,6 +150,8 @@ def _source(file: Path, option: str) -> _Source:
 def _decoders(
     source: _Source, reader: _Source | None, tokenizer: Path | None, operators: CpuOperators
 ) -> tuple[Decoder, Decoder | None]:
+    from workbench.npu.decoder import Decoder
+
     decoder = Decoder(source.path, source.name, operators)
     if tokenizer is None and decoder.vocabulary > _BYTES:
         raise failure(

@@ -127,6 +127,8 @@ class _Drawing:
         self._index = {child: first + position for position, child in enumerate(children)}
         self._last = first + len(children)
         self._count = self._last + len(self._exits)
+        # The children, and the group itself for its ports.
+        self._names = [contents.key] * first + [*children] + [contents.key] * len(self._exits)
         sizes = [contents.sizes[child] for child in children]
         self._sizes = (
             [(0.0, 0.0)] * first
@@ -252,7 +254,7 @@ class _Drawing:
     def _way_out(self, vertex: int) -> float:
         """Return where most lines leave a vertex: the port of an open group with a single one."""
         x = self._xs[vertex]
-        inner = self._contents.inner.get(self._name(vertex)) if self._is_child(vertex) else None
+        inner = self._contents.inner.get(self._names[vertex]) if self._is_child(vertex) else None
         if inner is None or len(inner.exits) != 1:
             return x
         return x - self._sizes[vertex][0] / 2 + next(iter(inner.exits.values()))
@@ -330,7 +332,7 @@ class _Drawing:
         tensor: Tensor | None,
     ) -> None:
         upper, lower = edge = (min(pair), max(pair))
-        names = [self._name(end) for end in pair]
+        names = [self._names[end] for end in pair]
         start, end = self._bottom(layout, upper, tensor), self._top(layout, lower, tensor)
         points = [start, (start[0], self._band_of[upper][1]), *self._turns.get(upper, ())]
         for bend in rows.chains.get(edge, ()):
@@ -347,17 +349,11 @@ class _Drawing:
     def _is_child(self, vertex: int) -> bool:
         return len(self._entries) <= vertex < self._last
 
-    def _name(self, vertex: int) -> str:
-        """Return the child, or the group itself for a port."""
-        if not self._is_child(vertex):
-            return self._contents.key
-        return self._contents.children[vertex - len(self._entries)]
-
     def _bottom(self, layout: GroupLayout, vertex: int, tensor: Tensor | None) -> Point:
         """Return where a line leaves a vertex: an open child at the port of the tensor."""
         if not self._is_child(vertex):
             return self._xs[vertex], self._band_of[vertex][1]
-        child = self._name(vertex)
+        child = self._names[vertex]
         x, y, width, height = layout.boxes[child]
         inner = self._contents.inner.get(child)
         at = None if inner is None or tensor is None else inner.exits.get(tensor)
@@ -367,7 +363,7 @@ class _Drawing:
         """Return where a line enters a vertex: an open child at the port of the tensor."""
         if not self._is_child(vertex):
             return self._xs[vertex], self._band_of[vertex][0]
-        child = self._name(vertex)
+        child = self._names[vertex]
         x, y, width, _ = layout.boxes[child]
         inner = self._contents.inner.get(child)
         at = None if inner is None or tensor is None else inner.entries.get(tensor)

@@ -94,7 +94,9 @@ def _between(upper: list[int], down: list[list[int]], position: list[int]) -> in
     seen: list[int] = []
     crossings = 0
     for vertex in upper:
-        ends = sorted(position[below] for below in down[vertex])
+        ends = [position[below] for below in down[vertex]]
+        if len(ends) > 1:
+            ends.sort()
         for end in ends:
             crossings += len(seen) - bisect_right(seen, end)
         for end in ends:
@@ -134,6 +136,8 @@ def _sweep(rows: Rows, *, downwards: bool) -> None:
 def _median(neighbours: list[int], position: list[int], own: int) -> float:
     if not neighbours:
         return own
+    if len(neighbours) == 1:
+        return position[neighbours[0]]
     positions = sorted(position[vertex] for vertex in neighbours)
     middle = len(positions) // 2
     if len(positions) % 2:
@@ -161,9 +165,11 @@ def _transpose(rows: Rows) -> None:
 def _gain(neighbours: list[list[int]], left: int, right: int, position: list[int]) -> int:
     """Return the crossings of two vertices' edges now, minus those after a swap."""
     gain = 0
+    others = [position[b] for b in neighbours[right]]
     for a in neighbours[left]:
-        for b in neighbours[right]:
-            gain += (position[a] > position[b]) - (position[a] < position[b])
+        own = position[a]
+        for other in others:
+            gain += (own > other) - (own < other)
     return gain
 
 
@@ -175,7 +181,8 @@ class Rows:
     """Vertices in rows from top to bottom. Vertices from ``count`` on are bends of long edges.
 
     ``chains`` has the bends of each edge, from its upper to its lower end; edges that start at the
-    same vertex share bends. Edges longer than 60 rows are in ``stubs``.
+    same vertex share bends. Edges longer than 60 rows are in ``stubs``. ``aligned`` has the blocks of
+    vertices with the same x once the rows were placed.
     """
 
     count: int
@@ -184,6 +191,7 @@ class Rows:
     down: list[list[int]]
     chains: dict[tuple[int, int], list[int]] = field(default_factory=dict)
     stubs: set[tuple[int, int]] = field(default_factory=set)
+    aligned: tuple[_Blocks, ...] = ()
 
 
 def assign_ranks(count: int, edges: list[tuple[int, int]], entries: int = 0, exits: int = 0) -> list[int]:
@@ -320,23 +328,43 @@ def place_columns(rows: Rows, half: list[float]) -> list[float]:
     """Return the centre of every vertex [px]; the leftmost border is at 0.
 
     Args:
-        rows: Ordered rows.
+        rows: Ordered rows, which keep their order from now on.
         half: Half the width of each vertex, including gaps.
     """
     if all(len(layer) == 1 for layer in rows.layers):
         widest = max(half, default=0.0)
         return [widest] * len(half)
-    conflicts = _conflicts(rows)
-    candidates = []
+    if not rows.aligned:
+        rows.aligned = _aligned(rows)
+    candidates = [_compact(blocks, half) for blocks in rows.aligned]
+    for mirrored in (1, 3):
+        candidates[mirrored] = [-x for x in candidates[mirrored]]
+    return _combine(candidates, half)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Vertices with the same x, as blocks named by their first vertices.
+
+    ``root`` is the block of every vertex. ``right`` has every block, from left to right, and its right
+    neighbours, each with the pairs of vertices that are beside each other.
+    """
+
+    root: list[int]
+    right: list[tuple[int, list[tuple[int, list[tuple[int, int]]]]]]
+
+
+def _aligned(rows: Rows) -> tuple[_Blocks, ...]:
+    """Return the blocks for rows from above and from below, each also mirrored."""
+    conflicts, blocks = _conflicts(rows), []
     for upwards in (False, True):
         for mirrored in (False, True):
             layers = rows.layers[::-1] if upwards else rows.layers
             if mirrored:
                 layers = [layer[::-1] for layer in layers]
             neighbours = rows.down if upwards else rows.up
-            xs = _compact(layers, _align(layers, neighbours, conflicts), half)
-            candidates.append([-x for x in xs] if mirrored else xs)
-    return _combine(candidates, half)
+            blocks.append(_blocks(layers, _align(layers, neighbours, conflicts)))
+    return tuple(blocks)
 
 
 def _conflicts(rows: Rows) -> Conflicts:
@@ -386,45 +414,50 @@ def _conflict(a: int, b: int, conflicts: Conflicts) -> bool:
     return bool(conflicts) and ((a, b) in conflicts or (b, a) in conflicts)
 
 
-def _block_gaps(layers: list[list[int]], root: list[int], half: list[float]) -> dict[int, dict[int, float]]:
-    """Return every block's right neighbours and their minimum distance."""
-    gaps: dict[int, dict[int, float]] = {root[vertex]: {} for layer in layers for vertex in layer}
+def _blocks(layers: list[list[int]], root: list[int]) -> _Blocks:
+    beside: dict[int, dict[int, list[tuple[int, int]]]]
+    beside = {root[vertex]: {} for layer in layers for vertex in layer}
     for layer in layers:
         for a, b in pairwise(layer):
-            row = gaps[root[a]]
-            row[root[b]] = max(row.get(root[b], 0.0), half[a] + half[b])
-    return gaps
-
-
-def _compact(layers: list[list[int]], root: list[int], half: list[float]) -> list[float]:
-    """Move all blocks to the left, then each one close to its right neighbours."""
-    gaps = _block_gaps(layers, root, half)
-    waits = dict.fromkeys(gaps, 0)
-    for row in gaps.values():
+            beside[root[a]].setdefault(root[b], []).append((a, b))
+    waits = dict.fromkeys(beside, 0)
+    for row in beside.values():
         for other in row:
             waits[other] += 1
-    x = dict.fromkeys(gaps, 0.0)
-    for vertex, block in enumerate(root):
-        x[block] = max(x[block], half[vertex])
     order = [block for block, count in waits.items() if count == 0]
     for block in order:
-        for other, gap in gaps[block].items():
-            x[other] = max(x[other], x[block] + gap)
+        for other in beside[block]:
             waits[other] -= 1
             if waits[other] == 0:
                 order.append(other)
-    for block in reversed(order):
-        if gaps[block]:
-            x[block] = max(x[block], min(x[other] - gap for other, gap in gaps[block].items()))
-    return [x[block] for block in root]
+    return _Blocks(root, [(block, [*beside[block].items()]) for block in order])
+
+
+def _compact(blocks: _Blocks, half: list[float]) -> list[float]:
+    """Move all blocks to the left, then each one close to its right neighbours."""
+    x = dict.fromkeys(blocks.root, 0.0)
+    for vertex, block in enumerate(blocks.root):
+        x[block] = max(x[block], half[vertex])
+    placed: list[tuple[int, list[tuple[int, float]]]] = []
+    for block, right in blocks.right:
+        gaps = [(other, max([half[a] + half[b] for a, b in pairs])) for other, pairs in right]
+        placed.append((block, gaps))
+        left = x[block]
+        for other, gap in gaps:
+            x[other] = max(x[other], left + gap)
+    for block, gaps in reversed(placed):
+        if gaps:
+            nearest = min([x[other] - gap for other, gap in gaps])
+            x[block] = max(x[block], nearest)
+    return [x[block] for block in blocks.root]
 
 
 def _combine(candidates: list[list[float]], half: list[float]) -> list[float]:
     """Return the average of the four layouts, or the narrowest if it is much narrower."""
     spans = []
     for xs in candidates:
-        low = min(x - room for x, room in zip(xs, half, strict=True))
-        high = max(x + room for x, room in zip(xs, half, strict=True))
+        low = min([x - room for x, room in zip(xs, half, strict=True)])
+        high = max([x + room for x, room in zip(xs, half, strict=True)])
         spans.append((high - low, low, high))
     narrowest = min(range(4), key=lambda index: spans[index][0])
     width, low, high = spans[narrowest]
@@ -436,8 +469,8 @@ def _combine(candidates: list[list[float]], half: list[float]) -> list[float]:
     for four in zip(*candidates, strict=True):
         _, second, third, _ = sorted(four)
         balanced.append((second + third) / 2)
-    left = min(x - room for x, room in zip(balanced, half, strict=True))
-    span = max(x + room for x, room in zip(balanced, half, strict=True)) - left
+    left = min([x - room for x, room in zip(balanced, half, strict=True)])
+    span = max([x + room for x, room in zip(balanced, half, strict=True)]) - left
     if span > width * TOLERATED_WIDTH:
         balanced, left = candidates[narrowest], low
     return [x - left for x in balanced]

@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.errors import Place, failure
-from workbench.files import file_digest, is_open_to_others, make_private_folder, read_limited, write_file
+from workbench.files import (
+    State,
+    file_digest,
+    is_open_to_others,
+    make_private_folder,
+    read_limited,
+    state_of,
+    write_file,
+)
 from workbench.ids import StageId
 from workbench.project import sources
 
@@ -20,22 +28,9 @@ if TYPE_CHECKING:
     from workbench.project.model import DataSource, Project
 
 
-# Size [bytes], time of the last change of the content and of the entry [ns], and inode: a file of
-# other content has another of them, also one of equal size whose time was set back.
-State = tuple[int, int, int, int]
 # A file that changed so recently may change again without another time [ns].
 _RECENT_NS = 2_000_000_000
 _MAX_MEMORY_BYTES = 64 << 20
-
-
-def state_of(path: Path) -> State:
-    """Return a value that changes when a file or folder changes.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    stat = path.stat()
-    return (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
 
 class Digests:

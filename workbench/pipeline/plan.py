@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
+from workbench.files import State
 from workbench.ids import StageId
-from workbench.pipeline.keys import Digests, InputFile, Reading, State
+from workbench.pipeline.keys import Digests, InputFile, Reading
 from workbench.pipeline.stages import STAGES, Stage, stages_needed
 from workbench.project import edits, sources
 from workbench.project.board_files import board_file

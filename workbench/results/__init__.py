@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -88,7 +90,7 @@ from workbench.results.quality import (
 from workbench.results.simulation import RuntimeEvent, SimulationResult, TracedOperation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     import numpy as np
@@ -199,6 +201,7 @@ RESULTS: dict[StageId, type[Frozen]] = {
 }
 
 Result = TypeVar("Result", bound=Frozen)
+_parsed: ContextVar[dict[tuple[type[Frozen], bytes], Frozen] | None] = ContextVar("parsed", default=None)
 
 
 def load_result(kind: type[Result], folder: Path) -> Result:
@@ -211,9 +214,24 @@ def load_result(kind: type[Result], folder: Path) -> Result:
         data = read_limited(folder / RESULT_FILE, _MAX_BYTES)
         if hashlib.sha256(data).hexdigest() != _stored_digest(folder, data):
             raise _damaged()
-        return kind.model_validate_json(data)
+        known = _parsed.get()
+        if known is None:
+            return kind.model_validate_json(data)
+        if (kind, data) not in known:
+            known[kind, data] = kind.model_validate_json(data)
+        return cast("Result", known[kind, data])
     except (OSError, ValidationError) as error:
         raise _damaged() from error
+
+
+@contextmanager
+def parsed_once() -> Iterator[None]:
+    """Let ``load_result`` return the same value for the same content while the block runs."""
+    token = _parsed.set({})
+    try:
+        yield
+    finally:
+        _parsed.reset(token)
 
 
 def _stored_digest(folder: Path, data: bytes) -> str:

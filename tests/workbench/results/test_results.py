@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from workbench.errors import WorkbenchError
-from workbench.results import ARRAYS_FILE, RESULT_FILE, TensorSpec, load_arrays, load_result
+from workbench.results import ARRAYS_FILE, RESULT_FILE, TensorSpec, load_arrays, load_result, parsed_once
 from workbench.results import save_result as save
 from workbench.results.cost import CompilerCheck, ExportedModel, ExportedProduct
 from workbench.results.programs import FormatMemory, Improvement
@@ -15,6 +15,17 @@ def test_that_a_result_reads_back_equal(tmp_path):
     spec = TensorSpec(name="x", shape=(1, 2), dtype="float32")
     save(spec, tmp_path)
     assert load_result(TensorSpec, tmp_path) == spec
+
+
+def test_that_content_that_is_read_again_is_parsed_once_and_changed_content_anew(tmp_path):
+    spec = TensorSpec(name="x", shape=(1, 3), dtype="float32")
+    save(spec, tmp_path)
+    with parsed_once():
+        first = load_result(TensorSpec, tmp_path)
+        assert load_result(TensorSpec, tmp_path) is first
+        save(spec.model_copy(update={"name": "y"}), tmp_path)
+        assert load_result(TensorSpec, tmp_path).name == "y"
+    assert load_result(TensorSpec, tmp_path) is not load_result(TensorSpec, tmp_path)
 
 
 def test_that_a_damaged_or_missing_result_is_an_error(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench.engine.acceleration.collector import quiet_collector
+from workbench.engine.acceleration.conversion import FOLDED, NAMED, quick_folding, quick_names
 from workbench.engine.acceleration.decomposition_cache import decomposition_cache
 from workbench.engine.acceleration.decompositions import skip_decomposition, skip_functionalization
 from workbench.engine.acceleration.fake_tensor_cache import cached_shapes, fake_tensor_cache
@@ -26,7 +27,7 @@ _PROGRAM = "torch.export.exported_program:ExportedProgram"
 _PASSES = "executorch.exir.pass_base:_ExportPassBase"
 _SIGNATURE = "torch.export.graph_signature"
 
-# Those of lowering, in the order in which they are switched on.
+# Those of preparing, quantizing and lowering, in the order in which they are switched on.
 LOWERING: tuple[Patch, ...] = (
     Patch(
         "lazy-recompile",
@@ -177,6 +178,24 @@ LOWERING: tuple[Patch, ...] = (
         "The maps of inputs and outputs are made again only after an entry was changed.",
         "They follow from the entries alone, and every write to an entry is counted.",
         apply=signature_maps,
+    ),
+    Patch(
+        "quick-folding",
+        "Fold constants without a walk over all arguments",
+        "acceleration",
+        FOLDED,
+        "Of a quantized program only what follows from constants is visited whole.",
+        "What follows from an input is no constant, and a dequantized constant is never folded.",
+        apply=quick_folding,
+    ),
+    Patch(
+        "quick-names",
+        "Find free names in the tables of a module",
+        "acceleration",
+        NAMED,
+        "For the name of a new observer or constant, the module's tables are read directly.",
+        "A module has an attribute if one of its tables or its class has it; the count is the same.",
+        apply=quick_names,
     ),
 )
 

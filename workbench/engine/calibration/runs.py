@@ -35,7 +35,8 @@ class Calibration:
         self._keys: dict[str, str] = {}
         self._memory: StatisticsMemory | None = None
         self._quick = context.is_accelerated
-        keys = statistics.statistics_keys(prepared) if self._quick else None
+        hashes = statistics.hashes_of_prepared(context, prepared) if self._quick else None
+        keys = statistics.statistics_keys(prepared, hashes) if hashes is not None else None
         if keys is None:
             return
         self._keys, self._memory = keys, memory_of(context)

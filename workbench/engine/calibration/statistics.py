@@ -31,6 +31,8 @@ from workbench.engine.toolchain_patches.patching import replaced
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from workbench.engine.runtime.context import StageContext
+
 State = dict[str, torch.Tensor]
 
 # The statistics depend on these settings of the observers, and on no others.
@@ -42,6 +44,7 @@ _KINDS: dict[type, tuple[str, tuple[str, ...]]] = {
     PerChannelMinMaxObserver: ("minmax per channel", ("ch_axis",)),
     FixedRangeObserver: ("fixed", ()),
 }
+_HASHES = "value hashes"
 _FIELDS = ("histogram", "min_val", "max_val")
 
 
@@ -49,31 +52,31 @@ class _UnknownError(Exception):
     """A graph has a node whose value does not follow from its arguments."""
 
 
-def statistics_keys(prepared: fx.GraphModule) -> dict[str, str] | None:
+def statistics_keys(
+    prepared: fx.GraphModule, hashes: Mapping[str, str] | None = None
+) -> dict[str, str] | None:
     """Return the key of every observer whose statistics can be kept, by the observer's name.
 
     Observers of plain weights have none, nor have kinds not known here.
 
     Args:
         prepared: Module from ``prepare_pt2e``.
+        hashes: What ``value_hashes`` returns for it, if known.
 
     Returns:
         None when the graph has control flow, changes tensors in place or draws random numbers:
         then nothing of it may be reused.
     """
-    hashes: dict[fx.Node, str] = {}
+    values = hashes or value_hashes(prepared)
+    if values is None:
+        return None
     seen: dict[int, list[str]] = {}
     names: dict[int, str] = {}
-    try:
-        for node in prepared.graph.nodes:
-            if node.op != "output":
-                hashes[node] = _hash_of(node, prepared, hashes)
-            if node.op == "call_module":
-                observer = prepared.get_submodule(str(node.target))
-                seen.setdefault(id(observer), []).append(hashes[node])
-                names.setdefault(id(observer), str(node.target))
-    except _UnknownError:
-        return None
+    for node in prepared.graph.nodes:
+        if node.op == "call_module":
+            observer = prepared.get_submodule(str(node.target))
+            seen.setdefault(id(observer), []).append(values[node.name])
+            names.setdefault(id(observer), str(node.target))
     weights = {id(watcher) for watcher in weight_observers(prepared).values()}
     keys = {}
     for identity, tensors in seen.items():
@@ -81,6 +84,15 @@ def statistics_keys(prepared: fx.GraphModule) -> dict[str, str] | None:
         if identity not in weights and type(observer) in _KINDS:
             keys[names[identity]] = _key(observer, tensors)
     return keys
+
+
+def hashes_of_prepared(context: StageContext, prepared: fx.GraphModule) -> dict[str, str] | None:
+    """Return ``value_hashes`` of the project's prepared program or of its calibrated copy, made once."""
+    key = context.plan.key("prepare")
+    known: dict[str, str] | None = context.store.get(_HASHES, key)
+    if known is None and (known := value_hashes(prepared)) is not None:
+        context.store.keep(_HASHES, key, known)
+    return known
 
 
 def value_hashes(prepared: fx.GraphModule) -> dict[str, str] | None:

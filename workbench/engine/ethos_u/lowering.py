@@ -49,6 +49,7 @@ from workbench.engine.ethos_u.rewrite_cycles import with_cycles, written_places
 from workbench.engine.ethos_u.tosa_graph import tosa_snapshot
 from workbench.engine.fx import programs
 from workbench.engine.runtime.accelerated import accelerated
+from workbench.engine.runtime.forked import Beside
 from workbench.engine.targets import Lowered
 from workbench.errors import ErrorInfo, Place, WorkbenchError, failure
 from workbench.graph.snapshot import GraphSnapshot
@@ -199,7 +200,9 @@ def _lower(context: StageContext, choice: TargetChoice) -> tuple[Lowered, LowerR
             raise error_info from error
         failed = lowering_failed(error, foretold=bool(forecasts))
         raise WorkbenchError([*forecasts, failed]) from error
-    result = _result(context, choice, lowered, compiled, edge, runtime)
+    with _record(context, edge, runtime) as record:
+        result = _result(context, choice, lowered, compiled, edge, runtime)
+        lowered.record = record()
     warnings = (*result.warnings, *(f"{info.message} {info.hint}" for info in forecasts))
     return lowered, result.model_copy(update={"retargeted": retargeted, "warnings": warnings})
 
@@ -401,9 +404,17 @@ def _runtime(edge: _Edge, choice: TargetChoice, *, is_decoder: bool) -> tuple[Lo
     lowered = Lowered(program, edge.tosa, bytes(runtime.buffer), graph)
     if choice.options.get(EXTERNAL_WEIGHTS):
         lowered.weights = _weights(runtime)
-    if edge.record is not None:
-        lowered.record = _written_record(edge.record, runtime)
     return lowered, runtime
+
+
+@contextmanager
+def _record(context: StageContext, edge: _Edge, runtime: Any) -> Iterator[Callable[[], bytes | None]]:
+    """Write the record in a copy of the engine; yield a function that waits for its bytes."""
+    if edge.record is None:
+        yield lambda: None
+        return
+    with Beside(partial(_written_record, edge.record, runtime), context.check_cancelled) as writing:
+        yield writing.result
 
 
 def _runtime_config(program: Any, is_decoder: bool) -> ExecutorchBackendConfig:

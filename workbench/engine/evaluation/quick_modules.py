@@ -82,10 +82,15 @@ def fast_quantized_module(converted: fx.GraphModule) -> fx.GraphModule:
     Args:
         converted: Module from ``convert_pt2e``, folded or not.
     """
-    graph = copy.deepcopy(converted.graph)
-    fast = fx.GraphModule(converted, graph, converted._get_name())
+    fast = fx.GraphModule(converted, copy.deepcopy(converted.graph), converted._get_name())
+    _quicken(fast)
+    return fast
+
+
+def _quicken(fast: fx.GraphModule) -> None:
+    graph = fast.graph
     if any(_is_mutable(node) for node in graph.nodes):
-        return fast
+        return
     _fold_constants(fast)
     _fuse_pairs(graph)
     _merge_twins(graph)
@@ -95,7 +100,6 @@ def fast_quantized_module(converted: fx.GraphModule) -> fx.GraphModule:
     _guard_zero_signs(graph)
     fast.delete_all_unused_submodules()
     fast.recompile()
-    return fast
 
 
 def requantized(
@@ -294,7 +298,8 @@ def tapped_quantized(converted: fx.GraphModule, names: Collection[str]) -> Tappe
     """Return a converted module that runs fast; the values are its own for finite inputs."""
     module, kept = _with_values(converted, names)
     write_nowhere(module)
-    return Tapped(fast_quantized_module(module), kept)
+    _quicken(module)
+    return Tapped(module, kept)
 
 
 def _with_values(module: fx.GraphModule, names: Collection[str]) -> tuple[fx.GraphModule, list[str]]:

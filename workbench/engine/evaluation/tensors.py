@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torchao.quantization.pt2e import ObserverBase
 
-from workbench.engine.calibration.statistics import value_hashes
+from workbench.engine.calibration.statistics import hashes_of_prepared, value_hashes
 from workbench.engine.evaluation.added_error import FloatOperations
 from workbench.engine.evaluation.measures import TensorSums, tensors_of
 from workbench.engine.evaluation.quick_modules import Tapped, quantized_module, tapped_float, tapped_quantized
@@ -302,7 +302,7 @@ def seen_as(name: str, node: torch.fx.Node) -> str:
 def tensor_comparison(context: StageContext, reference: FloatReference | None) -> TensorComparison:
     """Return the comparison of all tensors; fast if a float reference may be used."""
     prepared, converted = context.live("calibrate").module, context.live("convert").module
-    hashes = value_hashes(prepared) if reference is not None else None
+    hashes = hashes_of_prepared(context, prepared) if reference is not None else None
     if reference is None or hashes is None:
         return TensorComparison(prepared, converted, partial(quantized_module, context))
     with acceleration("lazy-recompile"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +35,31 @@ def observers(module: torch.fx.GraphModule) -> Iterator[tuple[str, Any]]:
     for name, child in module.named_modules():
         if _keeps_range(child):
             yield name, child
+
+
+def copies_of_observers(module: torch.fx.GraphModule) -> dict[int, Any]:
+    """Return a copy of every observer by the id of the original, as ``copy.deepcopy`` takes them.
+
+    A deep copy visits every empty table of hooks of every observer, which takes longer than the graph.
+    """
+    copies = dict[int, Any]()
+    for observer in module.modules():
+        # One that is derived refers to others, which may have been copied with it.
+        if isinstance(observer, ObserverBase) and id(observer) not in copies:
+            own: Any = object.__new__(type(observer))
+            copies[id(observer)] = own
+            own.__dict__.update((name, _own(value, copies)) for name, value in vars(observer).items())
+    return copies
+
+
+def _own(value: Any, copies: dict[int, Any]) -> Any:
+    if type(value) in _CONTAINERS and not value:
+        return type(value)()
+    return value if isinstance(value, _CONSTANTS) else copy.deepcopy(value, copies)
+
+
+_CONTAINERS = (OrderedDict, dict, set)
+_CONSTANTS = (bool, int, float, str, type(None), torch.dtype, torch.qscheme)
 
 
 def _keeps_range(module: torch.nn.Module) -> bool:

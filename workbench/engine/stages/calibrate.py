@@ -14,7 +14,7 @@ import torch
 from workbench.engine.calibration.observer_threads import ObserverThreads, can_observe_beside
 from workbench.engine.calibration.runs import Calibration, searching_ranges
 from workbench.engine.calibration.sample_extrema import SampleExtrema
-from workbench.engine.calibration.statistics import value_hashes
+from workbench.engine.calibration.statistics import hashes_of_prepared
 from workbench.engine.data.evaluation import calibration_samples, is_repeatable
 from workbench.engine.equivalence.first_difference import first_failing, location_text
 from workbench.engine.equivalence.forms import SAMPLES, compare_prepared, reference_on
@@ -138,7 +138,7 @@ def _comparing(
 
 def _function_key(context: StageContext, samples: Samples, prepared: torch.fx.GraphModule) -> str:
     """Return a key of what a prepared program computes, and of what it is compared on; "" if unknown."""
-    hashes, outputs = value_hashes(prepared), list[str]()
+    hashes, outputs = hashes_of_prepared(context, prepared), list[str]()
     if hashes is None:
         return ""
     torch.fx.map_arg(prepared.graph.output_node().args, lambda node: outputs.append(hashes[node.name]))
@@ -216,7 +216,7 @@ def _own_observers(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     observed = {id(b) for _, observer in ranges.observers(module) for b in observer.buffers()}
     tensors = [*module.parameters(), *module.buffers()]
     shared = {id(tensor): tensor for tensor in tensors if id(tensor) not in observed}
-    return copy.deepcopy(module, shared)
+    return copy.deepcopy(module, {**shared, **ranges.copies_of_observers(module)})
 
 
 def _state(module: torch.fx.GraphModule) -> dict[str, np.ndarray[Any, Any]]:

@@ -18,7 +18,7 @@ from workbench.engine.equivalence.conversion import FakeQuantizedReference
 from workbench.engine.fx import programs
 from workbench.engine.fx.observers import fix_ranges
 from workbench.engine.fx.snapshot import snapshot
-from workbench.engine.quantization.ranges import chosen_ranges
+from workbench.engine.quantization.ranges import chosen_ranges, copies_of_observers
 from workbench.engine.runtime.accelerated import accelerated
 from workbench.engine.targets import toolchain_of
 from workbench.errors import ErrorInfo, Place, WorkbenchError
@@ -108,7 +108,8 @@ def _observed(context: StageContext) -> tuple[torch.fx.GraphModule, list[str]]:
 
     Converting consumes its argument; the observers are needed after the next edit.
     """
-    observed = copy.deepcopy(context.live("calibrate").module)
+    calibrated = context.live("calibrate").module
+    observed = copy.deepcopy(calibrated, copies_of_observers(calibrated))
     return observed, _fix_ranges(context, observed)
 
 

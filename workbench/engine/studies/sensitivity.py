@@ -14,7 +14,7 @@ from workbench.engine.evaluation.model_outputs import model_outputs
 from workbench.engine.evaluation.stateful_execution import stepping
 from workbench.engine.fx.observers import fix_ranges
 from workbench.engine.quantization.per_tensor_switches import SwitchedProgram, SwitchedSteps
-from workbench.engine.quantization.ranges import chosen_ranges
+from workbench.engine.quantization.ranges import chosen_ranges, copies_of_observers
 from workbench.engine.studies.sensitivity_groups import Switching
 from workbench.engine.targets import toolchain_of
 from workbench.studies.documents import load_study
@@ -39,7 +39,8 @@ def run(study: StudyContext) -> None:
         study.tell(_ended(result, asked), result.samples, total, "")
         return
     with searching_ranges(context):
-        observed = copy.deepcopy(context.live("calibrate").module)
+        calibrated = context.live("calibrate").module
+        observed = copy.deepcopy(calibrated, copies_of_observers(calibrated))
         fix_ranges(observed, chosen_ranges(context)[0])
         program = SwitchedProgram(observed, toolchain_of(context))
         switching = Switching(program, context.live("export").graph)
