@@ -152,6 +152,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("minima_from_maxima", f"{_CORRECTED}least"),
     *_rows("drop_reductions_of_one", f"{_CORRECTED}most_of_one"),
     *_rows("one_table_in_chain", f"{_CORRECTED}two_tables", **_WIDE, device=U85),
+    *_rows("waits_for_second_images", f"{_CORRECTED}distances"),
     # ExecuTorch 1.4 alone needs it: with the program's own nothing is changed.
     *_rows("sums_of_one_dimension", f"{_DELEGATE}squares_of_repeated"),
     *_rows("equal_operations_joined", f"{_REPEATED}normed_rows", f"{_REPEATED}normed_sequence"),
