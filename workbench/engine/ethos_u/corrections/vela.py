@@ -139,7 +139,8 @@ _SIZES = {
     "IFM2": ("IFM2_HEIGHT0_M1", "IFM2_WIDTH0_M1", "OFM_DEPTH_M1"),
     "OFM": ("OFM_HEIGHT_M1", "OFM_WIDTH_M1", "OFM_DEPTH_M1"),
 }
-_SCALAR = 0x80
+# The bit of a second operand that is a number, and the operations of one operand.
+_SCALAR, _OF_ONE = 0x80, (5, 6, 7)
 _Bytes = tuple[int, int, int]
 
 
@@ -156,7 +157,8 @@ def _copies_over_kernels(is_u85: bool, words: list[int]) -> bool:
             while len(running) > parameter:
                 running.popleft()
         elif name in ("NPU_OP_CONV", "NPU_OP_DEPTHWISE", "NPU_OP_POOL", "NPU_OP_ELEMENTWISE"):
-            has_second = name == "NPU_OP_ELEMENTWISE" and not settings["IFM2_BROADCAST"] & _SCALAR
+            has_second = name == "NPU_OP_ELEMENTWISE" and parameter not in _OF_ONE
+            has_second = has_second and not settings["IFM2_BROADCAST"] & _SCALAR
             sides = ("IFM", "OFM", *(("IFM2",) if has_second else ()))
             running.append([_used_bytes(settings, side) for side in sides])
         elif name == "NPU_OP_DMA_START" and not settings["DMA0_DST_REGION"] & _TO_TABLES:
