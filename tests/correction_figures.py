@@ -134,6 +134,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("grids_of_triangles", f"{_UNSEEN}pairs_below"),
     *_rows("numbers_with_single_values", f"{_UNSEEN}single_values"),
     *_rows("products_of_computed_weights", f"{_UNSEEN}computed_weights"),
+    *_rows("defined_operands", f"{_UNSEEN}signed_roots"),
     *_rows("squares_in_exponents", f"{_UNSEEN}soft_histogram", **_WIDE),
     *_rows("steps_in_float", f"{_UNSEEN}stairs", **_WIDE),
     *_rows("images_sampled_in_float", f"{_UNSEEN}sampled", device=U85),

@@ -387,3 +387,13 @@ def masked_probabilities():
         return p / (p.sum(-1, keepdim=True) + 1e-13) @ x
 
     return _made(lambda: _Net(run, query=nn.Linear(8, 8)), 1, 6, 8)
+
+
+def signed_roots():
+    """A root with the sign of its operand: two roots, of which one is no number."""
+
+    def run(self, x):
+        x = self.layer(x)
+        return torch.where(x >= 0, torch.sqrt(x), -torch.sqrt(-x))
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 2, 8)
