@@ -6,6 +6,7 @@ import torch
 from executorch.backends.arm.quantizer import EthosUQuantizer
 from torch import fx
 
+from .compared_values import called
 from .graph_writer import Writer, finished, floating_calls, is_floating, quantized_nodes
 
 _ATEN = torch.ops.aten
@@ -152,5 +153,4 @@ def _is_boolean(value: fx.Node) -> bool:
 
 
 def _name(node: Any) -> str:
-    schema = getattr(getattr(node, "target", None), "_schema", None)
-    return str(schema.name).rpartition("::")[2].removesuffix("_") if schema is not None else ""
+    return called(node).removesuffix("_")
