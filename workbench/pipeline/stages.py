@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "target.trials", "improvers"),
         ("torchao", "executorch"),
-        33,
+        34,
         _entry("prepare"),
     ),
     Stage(
@@ -92,7 +92,7 @@ STAGES: tuple[Stage, ...] = (
         ("convert",),
         ("target.compile", "rules.placing", "board.placements"),
         ("executorch", "ethos-u-vela", "onnx", "onnxscript"),
-        41,
+        42,
         _entry("lower"),
     ),
     Stage(
