@@ -210,7 +210,7 @@ ROWS: tuple[Row, ...] = (
     *_rows("negations_rescaled", f"{_DELEGATE}negated_largest"),
     *_rows("layouts_moved_to_values", f"{_DELEGATE}number_minus_value"),
     *_rows("views_behind_slices", f"{_DELEGATE}products_of_heads"),
-    *_rows("twins_with_own_grids", f"{_DELEGATE}function_twice"),
+    *_rows("twins_with_own_grids", f"{_DELEGATE}function_twice", f"{_DELEGATE}elus"),
     *_rows("joins_of_one_value", f"{_DELEGATE}grey_as_colours"),
     *_rows("repeated_pixels", f"{_DELEGATE}single_mean_spread", **_WIDE),
     *_rows("repeated_pixels", f"{_DELEGATE}mean_spread"),

@@ -112,6 +112,7 @@ SLOW = [
     ("factorized", "a8w8", U85, "functions_of_sums"),
     ("function_twice", "a8w8", U55, "twins_with_own_grids"),
     ("function_twice", "a16w8", U65, "twins_with_own_grids"),
+    ("elus", "a8w8", U55, "twins_with_own_grids"),
     ("least_with_place", "a8w8", U55, "minima_from_maxima"),
     ("turned_function_in_images", "a8w8", U55, "joined_computed"),
     ("turned_function_in_images", "a8w8", U85, "joined_computed"),
