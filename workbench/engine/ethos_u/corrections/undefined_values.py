@@ -1,5 +1,6 @@
 """Values that are not numbers, which a network makes and does not use."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ _PASSED_ON = frozenset(
 ) | frozenset(("reshape", "view", "unsqueeze", "squeeze", "transpose", "permute", "expand", "to", "clone"))
 _CHOICES = ("where", "masked_fill")
 _OF_ITS_SHAPE = ("zeros_like", "ones_like", "full_like", "empty_like")
+_TOTALS = ("sum", "mean", "norm", "linalg_vector_norm")
 # The guard of a denominator: what guarded_quotients takes for no limit that is meant to be reached.
 _GUARD = 1e-12
 
@@ -29,8 +31,9 @@ def defined_operands(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list
     Fault: torch.where(y > 0, y.log(), 0) takes the logarithm of negative values and does not use
         it. Observers have no range for what is no number, and integers cannot be one.
     Instead: A logarithm, root or arc that only choices read has the absolute value of its operand,
-        or the nearest one it is defined for. A sum that is never negative is at least 1e-12 where
-        it divides, if choices or nan_to_num answer for zero by zero.
+        or the nearest one it is defined for. A quotient, or a logarithm of zero that is multiplied,
+        has another number for its operand where the choice drops it. A sum that is never negative
+        is at least 1e-12 where it divides, if choices or nan_to_num answer for zero by zero.
     Right because: Where the operator is defined its operand is the same, and elsewhere the choice
         takes the other value. Zero by the guard is zero, which nan_to_num gives.
     Network: torch.where(y > 0, y.log(), torch.zeros_like(y)) with y = linear(x) in a8w8
@@ -53,20 +56,69 @@ def _defined_operand(write: Writer, node: fx.Node) -> fx.Node | None:
     """Return an operand that the operator is defined for; None where it must stay as it is."""
     x: Any = node.args[0]
     if node.target is _ATEN.div.Tensor:
-        total: Any = node.args[1]
-        is_answered = isinstance(total, fx.Node) and _is_never_negative(total) and _is_chosen(node, zero=True)
-        return write(_ATEN.clamp.default, total, _GUARD) if is_answered else None
+        return _defined_divisor(write, node)
     is_power = node.target is _ATEN.pow.Tensor_Scalar
     if is_power and (not isinstance(node.args[1], float) or node.args[1].is_integer()):
         return None
     if _is_never_negative(x):
-        return None
+        # Zero by an infinite logarithm is no number.
+        is_read_on = node.target in _LOGARITHMS and any(_name(reader) == "mul" for reader in node.users)
+        return _chosen_operand(write, node, x) if is_read_on else None
     if _is_chosen(node):
         limits = (-1.0, 1.0) if node.target in _ARCS else ()
         return write(_ATEN.clamp.default, x, *limits) if limits else write(_ATEN.abs.default, x)
-    if node.target in _ROOTS and _is_chosen(node, zero=True):
-        return write(_ATEN.relu.default, x)
-    return None
+    is_root = node.target in _ROOTS and _is_chosen(node, zero=True)
+    return write(_ATEN.relu.default, x) if is_root else None
+
+
+def _defined_divisor(write: Writer, node: fx.Node) -> fx.Node | None:
+    """Return a divisor that is not zero where the choice drops the quotient; None where it must stay."""
+    divisor: Any = node.args[1]
+    if not isinstance(divisor, fx.Node):
+        return None
+    is_sum = _is_never_negative(divisor)
+    chosen = None if is_sum and _name(divisor) in _TOTALS else _chosen_operand(write, node, divisor)
+    if chosen is None and is_sum and _is_chosen(node, zero=True):
+        return write(_ATEN.clamp.default, divisor, _GUARD)
+    return chosen
+
+
+def _chosen_operand(write: Writer, node: fx.Node, operand: fx.Node) -> fx.Node | None:
+    """Return an operand that is one number where the only choice that reads the result drops it."""
+    value = node
+    while len(value.users) == 1 and _name(value) != "where":
+        (reader,) = value.users
+        if _name(reader) not in (*_PASSED_ON, "where") or reader.meta["val"].shape != node.meta["val"].shape:
+            return None
+        if _name(reader) == "where" and reader.args[0] is value:
+            return None
+        before, value = value, reader
+    if _name(value) != "where":
+        return None
+    condition: Any = value.args[0]
+    if condition.meta["val"].shape != operand.meta["val"].shape:
+        return None
+    known = {*_nodes_before(node)}
+    if condition not in known:
+        if not known.issuperset(condition.all_input_nodes):
+            return None
+        condition = write(condition.target, *condition.args)
+    number = write.constant(f"{node.name}_unchosen", torch.tensor(_limit(condition, operand)))
+    values = (operand, number) if value.args[1] is before else (number, operand)
+    return write(_ATEN.where.self, condition, *values)
+
+
+def _nodes_before(node: fx.Node) -> Iterator[fx.Node]:
+    for other in node.graph.nodes:
+        if other is node:
+            return
+        yield other
+
+
+def _limit(condition: fx.Node, operand: fx.Node) -> float:
+    """Return the number that a condition compares an operand with, if it is above zero; else 1."""
+    limit = condition.args[1] if condition.args[0] is operand else None
+    return float(limit) if isinstance(limit, int | float) and limit > 0 else 1.0
 
 
 def _is_chosen(node: fx.Node, *, zero: bool = False) -> bool:
