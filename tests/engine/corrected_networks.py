@@ -515,6 +515,16 @@ def two_tables():
 
 
 @seeded
+def distances():
+    """Squared distances to five places: a difference that is broadcast over two images."""
+
+    def run(self, x):
+        return (self.layer(x).unsqueeze(-2) - self.places).square().sum(-1)
+
+    return made(lambda: _Layer(nn.Linear(16, 8), run, places=nn.Parameter(torch.randn(5, 8))), 2, 6, 16)
+
+
+@seeded
 def pooled_beside():
     """The head of DeepLab and PSPNet: a pooled value grows on the CPU and meets what was pooled."""
 

@@ -492,6 +492,13 @@ def function_twice():
     return _made(lambda x: torch.cat([(1 - x.sigmoid()) * x, x.sigmoid()], 1), (2, 8))
 
 
+def elus():
+    """Exponential units of one value, whose numbers differ, side by side."""
+    return _made(
+        lambda x: torch.cat([functional.celu(x, 0.7), functional.selu(x), functional.elu(x)], 1), (2, 8)
+    )
+
+
 def least_with_place():
     """The least values of rows, from the minimum that gives places too."""
     return _made(lambda x: x.min(-1).values, (1, 6, 8))

@@ -375,6 +375,7 @@ COMPILED_WRONGLY = [
     ("most_of_rows_of_one", "a8w8", U85, "drop_reductions_of_one"),
     ("least", "a16w8", U55, "minima_from_maxima"),
     ("two_tables", "a16w8", U85, "one_table_in_chain"),
+    ("distances", "a8w8", U55, "waits_for_second_images"),
 ]
 
 

@@ -120,6 +120,7 @@ SLOW = [
     ("factorized", "a8w8", U85, "functions_of_sums"),
     ("function_twice", "a8w8", U55, "twins_with_own_grids"),
     ("function_twice", "a16w8", U65, "twins_with_own_grids"),
+    ("elus", "a8w8", U55, "twins_with_own_grids"),
     ("least_with_place", "a8w8", U55, "minima_from_maxima"),
     ("function_of_part_of_batch", "a8w8", U55, "clamps_over_rows"),
     ("function_of_turned_rows", "a8w8", U55, "clamps_over_rows"),

@@ -23,6 +23,12 @@ def test_that_capsules_that_are_zero_leave_the_others_as_they_are(engine):
     assert decibel(engine, name, "a8w8", guarded_quotients=False) < 10
 
 
+def test_that_the_logarithm_of_a_mask_leaves_the_scores_as_they_are(engine):
+    name = "unseen_networks.py:logarithms_of_masks"
+    assert decibel(engine, name) > 24
+    assert decibel(engine, name, bounded_masks=False) < 10
+
+
 def test_that_rows_without_probabilities_leave_the_others_as_they_are(engine):
     name = "unseen_networks.py:masked_probabilities"
     assert decibel(engine, name) > 24

@@ -400,3 +400,24 @@ def masked_probabilities():
         return p / (p.sum(-1, keepdim=True) + 1e-13) @ x
 
     return _made(lambda: _Net(run, query=nn.Linear(8, 8)), 1, 6, 8)
+
+
+def signed_roots():
+    """A root with the sign of its operand: two roots, of which one is no number."""
+
+    def run(self, x):
+        x = self.layer(x)
+        return torch.where(x >= 0, torch.sqrt(x), -torch.sqrt(-x))
+
+    return _made(lambda: _Net(run, layer=nn.Linear(8, 8)), 2, 8)
+
+
+def logarithms_of_masks():
+    """Attention whose mask of ones and zeros is added as its logarithm."""
+
+    def run(self, x):
+        mask = (x[..., 0] > -0.5).float()
+        scores = self.query(x) @ x.transpose(1, 2) + mask.log().unsqueeze(1)
+        return torch.softmax(scores, -1) @ x
+
+    return _made(lambda: _Net(run, query=nn.Linear(8, 8)), 1, 6, 8)

@@ -72,8 +72,8 @@ class TensorExtrema:
             raise failure(
                 f"Sample {sample} produces NaN in the tensor {self.tensor}.",
                 "Give the operator values for which it is defined: torch.log(x.clamp(min=1e-6)), "
-                "x / total.clamp(min=1e-6). A choice or nan_to_num after it is too late: integers "
-                "have no NaN. Or exclude the sample.",
+                "x / total.clamp(min=1e-6). Integers have no NaN, which a choice or nan_to_num behind "
+                "other operators would need. Or exclude the sample.",
                 Place(kind="tensor", id=self.tensor),
                 code="tensor-not-finite",
             )

@@ -6,10 +6,13 @@ This file depends on torch only, because generated scripts contain it.
 import dataclasses
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
+from torch.nn.modules import transformer
 from torch.utils import _pytree
 
 
@@ -25,7 +28,8 @@ def exported_program(
         Exception: Whatever torch raises for a model that it cannot export.
     """
     try:
-        return torch.export.export(model, inputs, strict=strict)
+        with causal_where_said():
+            return torch.export.export(model, inputs, strict=strict)
     except Exception as error:
         kind = class_of_output(error)
         # Objects of some classes of C have no attributes of their own.
@@ -33,6 +37,21 @@ def exported_program(
             raise
         register_output(kind)
         return exported_program(model, inputs, strict=strict)
+
+
+@contextmanager
+def causal_where_said() -> Iterator[None]:
+    """Let torch's transformers take a mask for causal in the block only where the call says so.
+
+    They compare its values otherwise, which an export does not have. A causal mask leads to another
+    kernel, and to the same values.
+    """
+    stock = transformer._detect_is_causal_mask  # noqa: SLF001 - its only name
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: is_causal is True  # noqa: SLF001
+    try:
+        yield
+    finally:
+        transformer._detect_is_causal_mask = stock  # noqa: SLF001
 
 
 def class_of_output(error: Exception) -> Any:

@@ -310,13 +310,6 @@ def _runs(loaded: LoadedModel) -> bool:
 def _remedy(error: Exception) -> str:
     """Return what helps against a failed export."""
     frames = traceback.extract_tb(error.__traceback__)
-    if "_detect_is_causal_mask" in str(error) or any(
-        frame.name == "_detect_is_causal_mask" for frame in frames
-    ):
-        return (
-            "torch looks into the mask to find out whether it is causal: say it in the call, with "
-            "is_causal for nn.TransformerEncoder, tgt_is_causal for nn.TransformerDecoder."
-        )
     # A packed sequence has tensors for sizes, which the first states of the layer are made of.
     if "argument 'size' failed to unpack" in str(error) and any(
         frame.filename.endswith(_RECURRENT) for frame in frames

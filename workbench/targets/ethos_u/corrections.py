@@ -39,6 +39,7 @@ _MODULES: Mapping[str, Facet] = {
     "small_scales": "quantizer",
     "transposed_convolutions": "quantizer",
     "constants": "quantizer",
+    "undefined_values": "quantizer",
     "masks": "quantizer",
     "batch_norm_folding": "quantizer",
     "unsupported_operators": "quantizer",

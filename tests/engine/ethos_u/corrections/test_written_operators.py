@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from tests.for_each import for_each
 from workbench.engine.ethos_u.corrections.float_rewrites import logarithms_of_quotients
+from workbench.engine.ethos_u.corrections.undefined_values import defined_operands
 from workbench.engine.ethos_u.corrections.unsupported_operators import plain_operators
 from workbench.engine.fx.functional_writes import with_functional_writes
 
@@ -336,3 +337,68 @@ def test_that_the_logarithm_of_a_quotient_of_positive_numbers_is_a_difference(na
 def test_that_the_logarithm_of_a_quotient_in_float_is_left_as_it_is():
     module = torch.export.export(Of(odds).eval(), (torch.randn(1, 4, 6),)).module(check_guards=False)
     assert logarithms_of_quotients(module, quantizer(is_small=False, quantizes=False)) == []
+
+
+def shares(x):
+    """Return the shares of what is above 2: zero by zero where nothing is."""
+    x = torch.relu(x - 2)
+    return x / x.sum(-1, keepdim=True)
+
+
+def of_both_signs(x):
+    """Return a root with the sign of its operand."""
+    return torch.where(x >= 0, torch.sqrt(x), -torch.sqrt(-x))
+
+
+def asked(x):
+    """Return a logarithm, or its operand where there is none."""
+    y = x.log()
+    return torch.where(y.isnan(), x, y)
+
+
+# Functions that make what is no number, and whether nothing but a choice reads it.
+UNDEFINED = {
+    "logarithm": (lambda x: torch.where(x > 0, x.log(), torch.zeros_like(x)), True),
+    "roots": (of_both_signs, True),
+    "gamma": (lambda x: torch.where(x <= 0.1, 12 * x, 1.055 * x ** (1 / 2.4) - 0.055), True),
+    "filled": (lambda x: x.sqrt().masked_fill(x < 0, 1.0), True),
+    "arc": (lambda x: torch.where(x.abs() < 1, x.acos(), x), True),
+    "root or zero": (lambda x: x.sqrt().nan_to_num(), True),
+    "shares": (lambda x: shares(x).nan_to_num(0.0), True),
+    "shares or zeros": (lambda x: torch.where(shares(x).isnan(), torch.zeros_like(x), shares(x)), True),
+    "entropy": (lambda x: torch.where(x > 0, -x.relu() * x.relu().log(), torch.zeros_like(x)), True),
+    "quotient": (lambda x: torch.where(x > 0.1, x.flip(0) / x, torch.zeros_like(x)), True),
+    "quotient asked later": (lambda x: torch.where((y := x.relu() / x.relu()) < 3, y, x), False),
+    "logarithm or zero": (lambda x: x.log().nan_to_num(), False),
+    "shares or one": (lambda x: shares(x).nan_to_num(1.0), False),
+    "asked": (asked, False),
+    "read": (lambda x: torch.stack([torch.where(x > 0, y := x.log(), x), y]), False),
+}
+
+
+@for_each("name", UNDEFINED)
+def test_that_a_choice_between_numbers_needs_no_others(name):
+    compute, is_written = UNDEFINED[name]
+    torch.manual_seed(0)
+    model, x = Of(compute).eval(), torch.randn(3, 4, 6)
+    module = torch.export.export(model, (x,)).module(check_guards=False)
+    assert bool(defined_operands(module, quantizer(is_small=False))) is is_written
+    with torch.no_grad():
+        torch.testing.assert_close(module(x), model(x), equal_nan=True)
+    computed = _Floats(module)
+    computed.run(x)
+    assert any(value.isnan().any() for value in computed.values) is not is_written
+
+
+class _Floats(torch.fx.Interpreter):
+    """Runs a module and keeps the floats that it computes."""
+
+    def __init__(self, module):
+        super().__init__(module)
+        self.values = []
+
+    def run_node(self, n):
+        value = super().run_node(n)
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            self.values.append(value)
+        return value

@@ -5,8 +5,8 @@ and the sections Fault, Instead, Right because, Network, Tools and, where it was
 ``workbench/targets/ethos_u/corrections.py`` reads them without importing torch. The module says
 when a correction runs and what it is given:
 
-- ``transposed_convolutions``, ``constants``, ``masks``, ``unsupported_operators``,
-  ``float_rewrites``: the float graph, before ExecuTorch decomposes operators;
+- ``transposed_convolutions``, ``constants``, ``undefined_values``, ``masks``,
+  ``unsupported_operators``, ``float_rewrites``: the float graph, before ExecuTorch decomposes operators;
 - ``batch_norm_folding``: the float program's module, before batch norms are folded;
 - ``annotation_contexts``: the float graph, around ExecuTorch's passes before annotation;
 - ``small_scales``: the annotated graph;

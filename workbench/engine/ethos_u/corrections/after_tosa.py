@@ -25,11 +25,13 @@ from .lowering import Delegate
 from .tosa_nodes import (
     ACTIVATIONS,
     CONVOLUTIONS,
+    EXTREMES,
     IMAGE_RANK,
     IN_PLACE,
     JOINING,
     MOVING,
     NOT_JOINED,
+    SUMS,
     SUMS_AND_MAXIMA,
     TOSA,
     WINDOWED,
@@ -44,6 +46,7 @@ from .tosa_nodes import (
     reshaped,
     sizes_constant,
     source_of,
+    summed_axis,
     swap_with_layout,
 )
 from .tosa_slices import (
@@ -442,10 +445,10 @@ _OF_TWO_VALUES = (
 def _meet_as_sums(node: fx.Node) -> bool:
     """Return whether an operator reads two sums that Vela computes in another shape than its own."""
     sums = [_sum_behind(value) for value in node.args[:2]]
-    if sums[0] is sums[1] or any(value.target != TOSA.REDUCE_SUM.default for value in sums):
+    if sums[0] is sums[1] or any(value.target not in SUMS for value in sums):
         return False
     is_turned = any(
-        value.kwargs["axis"] != value.meta["val"].dim() - 1 or image_of(value) != image_of(node)
+        summed_axis(value) != value.meta["val"].dim() - 1 or image_of(value) != image_of(node)
         for value in sums
     )
     return is_turned and any(source_of(value, _BEHIND_SUMS) in sums for value in node.args[:2])
@@ -472,7 +475,7 @@ def _is_constant(program: Any, node: fx.Node) -> bool:
 def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
     """Return whether the operator of a value would write it at a wrong place."""
     product = source_of(value, (*IN_PLACE, TOSA.CLAMP.default))
-    if product.target in _EXTREMES:
+    if product.target in EXTREMES:
         return True
     if product.target == TOSA.MATMUL.default:
         return is_u55 and value.meta["val"].dim() >= IMAGE_RANK
@@ -482,9 +485,6 @@ def _loses_its_place(value: fx.Node, is_u55: bool) -> bool:
     if maker.target == TOSA.RESIZE.default:
         return is_u55
     return bool(maker.target == TOSA.DEPTHWISE_CONV2D.default and has_several_outputs(maker))
-
-
-_EXTREMES = (TOSA.REDUCE_MAX.default, TOSA.REDUCE_MIN.default)
 
 
 def _is_behind_deep_layout(value: fx.Node) -> bool:

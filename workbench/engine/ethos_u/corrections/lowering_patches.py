@@ -173,16 +173,21 @@ def joins_of_one_value() -> Iterator[list[str]]:
         PropagateViewCopyPermuteUpPass._maybe_split_upwards_cat_fanout = stock  # noqa: SLF001
 
 
+# What an operation computes with and its arguments do not tell.
+_BESIDE_ARGUMENTS = ("input_qparams", "output_qparams", "float_alpha", "float_scale", "float_input_scale")
+
+
 @contextmanager
 def twins_with_own_grids() -> Iterator[list[str]]:
-    """Keep operations apart that differ in their grids alone.
+    """Keep operations apart that differ in their grids, or as an ELU, a CELU and a SELU do.
 
     Fault: An operation that is written twice on one value is computed once, also where calibration
         gave the two different grids: the reader of the second takes its integers for those of its
-        own grid.
-    Instead: Only operations with the same grids are computed once.
+        own grid. The numbers of an ELU are kept beside it until its table is made: ELUs of one value
+        with other numbers become one.
+    Instead: Only operations with the same grids and numbers are computed once.
     Right because: Nothing is joined that was apart, and the grids are all that integers mean.
-    Network: torch.cat([(1 - x.sigmoid()) * x, x.sigmoid()], 1)
+    Network: torch.cat([(1 - x.sigmoid()) * x, x.sigmoid()], 1); torch.cat([elu(x), selu(x)], 1)
     Tools: executorch 1.5.1
     """
     stock = FuseDuplicateUsersPass._build_user_signature  # noqa: SLF001 - its only name
@@ -193,7 +198,7 @@ def twins_with_own_grids() -> Iterator[list[str]]:
         operation = stock(self, node)
         if operation is None:
             return None
-        grids = repr([node.meta.get(key) for key in ("input_qparams", "output_qparams")])
+        grids = repr([node.meta.get(key) for key in _BESIDE_ARGUMENTS])
         # Another delegate may have operations of the same names.
         twins = grids_of.setdefault((id(node.graph), operation), set())
         twins.add(grids)

@@ -18,16 +18,19 @@ _MASKED = 1e4
 _ABSORBING = 1e8
 # A limit that no value reaches.
 _OPEN = 1e6
+# What is added to ones and zeros so that their logarithm is finite.
+_LARGEST_GUARD = 1e-6
 
 
 def bounded_masks(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[str]:
     """Keep the huge numbers of masks and limits out of ranges.
 
     Fault: A mask of -1e9, -3.4e38 or -10,000, also one that is computed, a padding with such a
-        number, and a limit of a clamp that is meant as none, are quantized with the values beside
-        them: their step becomes so large that nothing else is left. Infinities and the least float
-        alone get another number, and then a row that is masked everywhere is no longer even, nor
-        infinite where the network asks for that. Large positive numbers do so before a minimum.
+        number, the logarithm of a mask of ones and zeros, and a limit of a clamp that is meant as
+        none, are quantized with the values beside them: their step becomes so large that nothing
+        else is left. Infinities and the least float alone get another number, and then a row that
+        is masked everywhere is no longer even, nor infinite where the network asks for that. Large
+        positive numbers do so before a minimum.
     Instead: What is masked becomes the least of the scores it is compared with, less 14; less an
         eighth of their spread where a place is asked for; the largest before a minimum. A row that
         is masked everywhere is even or keeps its scores, as in eager mode, and is asked for in the
@@ -51,6 +54,8 @@ def bounded_masks(module: fx.GraphModule, quantizer: EthosUQuantizer) -> list[st
     for node in floating_calls(module, _ATEN.add.Tensor, _ATEN.sub.Tensor):
         if not node.kwargs and _bound_constant(module, node, is_wide):
             done.append(node.name)
+    for node in floating_calls(module, _ATEN.log.default):
+        _write_logarithm(module, node)
     done += _bound_computed(module, least)
     for node in floating_calls(module, *_LIMITS):
         if _LIMITS[node.target](module, node):
@@ -171,6 +176,22 @@ def _parted(value: torch.Tensor, shape: list[int], dim: int) -> tuple[torch.Tens
         masked = masked.expand(shape) & ~shifted
         value = torch.where(shifted, torch.zeros(()), value)
     return masked.float(), torch.where(masked, torch.zeros(()), value)
+
+
+def _write_logarithm(module: fx.GraphModule, node: fx.Node) -> None:
+    """Write the logarithm of ones and zeros, which is added to scores, as a product with a huge number."""
+    flags: Any = node.args[0]
+    is_guarded = called(flags) in {"add", "clamp", "clamp_min"} and not flags.kwargs
+    if is_guarded and 0 < (_number(module, flags.args[1]) or 0.0) <= _LARGEST_GUARD:
+        flags = flags.args[0]
+    is_cast = called(flags) in {"to", "_to_copy"}
+    sums = _read_by(node)
+    if not is_cast or flags.args[0].meta["val"].dtype is not torch.bool or not sums:
+        return
+    if all(reader.target is _ATEN.add.Tensor and comparison(reader) is not None for reader in sums):
+        write = Writer(module, node)
+        inverse = write(_ATEN.rsub.Scalar, flags, 1)
+        write.replace(write(_ATEN.mul.Tensor, inverse, torch.finfo(torch.float32).min))
 
 
 def _bound_computed(module: fx.GraphModule, least: float) -> list[str]:

@@ -13,7 +13,14 @@ from .decomposition_tracking import FollowingQuantizer
 
 _ATEN = torch.ops.aten
 # The modules that rewrite the float graph, in the order in which they apply.
-FLOAT_GRAPH = ("transposed_convolutions", "constants", "masks", "unsupported_operators", "float_rewrites")
+FLOAT_GRAPH = (
+    "transposed_convolutions",
+    "constants",
+    "undefined_values",
+    "masks",
+    "unsupported_operators",
+    "float_rewrites",
+)
 
 
 # Under this name a module's metadata has the places that each patch changes, by id.

@@ -22,15 +22,10 @@ CONVOLUTIONS = (
     TOSA.MATMUL.default,
 )
 ACTIVATIONS = (TOSA.CLAMP.default, TOSA.TABLE.default)
-SUMS_AND_MAXIMA = (
-    TOSA.REDUCE_SUM.default,
-    TOSA.REDUCE_MAX.default,
-    TOSA.REDUCE_MIN.default,
-    # What they are with ExecuTorch 1.4 until the program is written.
-    _EDGE.sum.dim_IntList,
-    _EDGE.amax.default,
-    _EDGE.amin.default,
-)
+# With ExecuTorch 1.4 they are operators of the edge until the program is written.
+SUMS = (TOSA.REDUCE_SUM.default, _EDGE.sum.dim_IntList)
+EXTREMES = (TOSA.REDUCE_MAX.default, TOSA.REDUCE_MIN.default, _EDGE.amax.default, _EDGE.amin.default)
+SUMS_AND_MAXIMA = (*SUMS, *EXTREMES)
 READING_SLICES = (TOSA.TRANSPOSE_CONV2D.default, TOSA.MATMUL.default, *SUMS_AND_MAXIMA)
 WINDOWED = (TOSA.CONV2D.default, TOSA.DEPTHWISE_CONV2D.default)
 NOT_JOINED = (*JOINING, *MOVING, *CONVOLUTIONS, TOSA.SLICE.default, TOSA.TILE.default)
@@ -160,6 +155,14 @@ def moved_before(graph: fx.Graph, node: fx.Node, layout: fx.Node) -> None:
         for rescale in list(reader.users):
             if rescale.target == TOSA.RESCALE.default:
                 swap_with_layout(graph, reader, rescale)
+
+
+def summed_axis(node: fx.Node) -> int:
+    """Return the dimension that a sum is over."""
+    axis: Any = node.kwargs.get("axis", node.args[1:2])
+    while isinstance(axis, list | tuple):
+        (axis,) = axis
+    return int(axis) % node.meta["val"].dim()
 
 
 def strides_of(node: fx.Node) -> tuple[int, ...]:
