@@ -59,7 +59,7 @@ STAGES: tuple[Stage, ...] = (
         ("export",),
         ("rules", "target.quantizer", "target.trials", "improvers"),
         ("torchao", "executorch"),
-        34,
+        35,
         _entry("prepare"),
     ),
     Stage(
