@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from ui.shared.chip import ChipDelegate, chip_width
 from ui.shared.empty_states import StageNote, StaleBanner
-from ui.shared.explanations import QuantizerReport, applied_to_modules, differences, why
+from ui.shared.explanations import QuantizerReport, applied_to_modules, differences, of_operations, why
 from ui.shared.module_tree import Chips, Column, ModuleTreeModel, Role
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import PrecisionMenu
@@ -136,7 +136,7 @@ class ModulesPanel(Panel):
         self._annotations: Sequence[NodeAnnotation] = ()
         self._report = QuantizerReport()
         self._chip_sources: tuple[object, ...] = (None, None, None)
-        self._known_chips: Chips = ({}, {}, {})
+        self._known_chips: Chips = ({}, {}, {}, {})
         self._fitted: Chips | None = None
 
     def refresh(self) -> None:
@@ -258,11 +258,12 @@ class ModulesPanel(Panel):
         sources = (rules, resolution, self._annotations)
         if any(new is not old for new, old in zip(sources, self._chip_sources, strict=True)):
             notes = self._report.notes(resolution.nodes)
-            configs = applied_to_modules(notes, resolution.nodes, resolution.modules)
+            own, several = of_operations(self.context.model_index.operations(), resolution.modules)
+            configs = applied_to_modules(notes, resolution.nodes, own)
             reasons = {path: why(e, rules, path) for path, e in configs.items()}
             # The report may be there before the graph that the rules are resolved on.
             marks = differences(self._annotations, resolution.nodes)
-            self._chip_sources, self._known_chips = sources, (configs, reasons, marks)
+            self._chip_sources, self._known_chips = sources, (configs, reasons, marks, several)
         return self._known_chips
 
     def _measure_modules(self) -> None:

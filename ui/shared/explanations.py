@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -124,6 +124,29 @@ def applied_to_modules(
         else config
         for path, config in modules.items()
     }
+
+
+def of_operations(
+    operations: Iterable[tuple[str, Effective]], modules: Mapping[str, Effective]
+) -> tuple[dict[str, Effective], dict[str, tuple[str, ...]]]:
+    """Return the configs of modules, and the chips of operations where those of a module have several.
+
+    A module whose operations all have another config than itself, by rules for operations, has theirs.
+
+    Args:
+        operations: The innermost module and the config of each operation.
+        modules: The configs that rules give to modules.
+    """
+    own: dict[str, dict[str, Effective]] = {}
+    for module, config in operations:
+        own.setdefault(module, {}).setdefault(config.chip, config)
+    configs, several = dict(modules), dict[str, tuple[str, ...]]()
+    for path, chips in own.items():
+        if len(chips) > 1:
+            several[path] = tuple(chips)
+        elif path in configs and configs[path].chip not in chips:
+            (configs[path],) = chips.values()
+    return configs, several
 
 
 def _is_missed(note: NodeAnnotation, config: Effective) -> bool:

@@ -62,7 +62,7 @@ class _Row:
 
 
 # The configs of modules, their reasons, and the differences that the quantizer reports.
-Chips = tuple[Mapping[str, Effective], Mapping[str, str], Mapping[str, str]]
+Chips = tuple[Mapping[str, Effective], Mapping[str, str], Mapping[str, str], Mapping[str, tuple[str, ...]]]
 
 
 class ModuleTreeModel(QAbstractItemModel):
@@ -77,6 +77,7 @@ class ModuleTreeModel(QAbstractItemModel):
         self._configs: Mapping[str, Effective] = {}
         self._reasons: Mapping[str, str] = {}
         self._marks: Mapping[str, str] = {}
+        self._several: Mapping[str, tuple[str, ...]] = {}
         self._inside: dict[str, tuple[str, ...]] = {}
         # What ``_shown_chips`` returned last; asking for every module is slow.
         self._chips: dict[str, tuple[str, str]] = {}
@@ -94,19 +95,31 @@ class ModuleTreeModel(QAbstractItemModel):
             self._all.append(row)
         self._numbers = {id(row): number for number, row in enumerate(self._all)}
         if chips is not None:
-            self._configs, self._reasons, self._marks = chips
+            self._configs, self._reasons, self._marks, self._several = chips
             self._inside = self._chips_inside()
         self._chips = self._shown_chips()
         self.endResetModel()
 
     def set_configs(
-        self, configs: Mapping[str, Effective], reasons: Mapping[str, str], marks: Mapping[str, str]
+        self,
+        configs: Mapping[str, Effective],
+        reasons: Mapping[str, str],
+        marks: Mapping[str, str],
+        several: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
-        """Set the configs, their reasons, and the differences that the quantizer reports."""
-        if (configs, reasons, marks) == (self._configs, self._reasons, self._marks):
+        """Set what the tree shows of configs.
+
+        Args:
+            configs: The config of each module.
+            reasons: Where they come from.
+            marks: The differences that the quantizer reports.
+            several: The chips of a module's own operations, where they have several configs.
+        """
+        chips = configs, reasons, marks, several or {}
+        if chips == (self._configs, self._reasons, self._marks, self._several):
             return
         before = self._chips
-        self._configs, self._reasons, self._marks = configs, reasons, marks
+        self._configs, self._reasons, self._marks, self._several = chips
         self._inside = self._chips_inside()
         self._chips = self._shown_chips()
         self._tell_changed({path for path in self._rows if before[path] != self._chips[path]})
@@ -140,7 +153,9 @@ class ModuleTreeModel(QAbstractItemModel):
         for row in reversed(self._all):
             config = self._configs.get(row.module.path)
             own = chips.setdefault(row.module.path, {})
-            if config is not None:
+            if row.module.path in self._several:
+                own.update(dict.fromkeys(self._several[row.module.path]))
+            elif config is not None:
                 own[config.chip] = None
             if row.parent is not None:
                 chips.setdefault(row.parent.module.path, {}).update(own)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -153,6 +153,13 @@ class ModelIndex(QObject):
     def effective(self, path: str) -> Effective | None:
         """Return the effective config of a module; None for an unknown module."""
         return self.resolution.modules.get(path)
+
+    def operations(self) -> Iterator[tuple[str, Effective]]:
+        """Yield the innermost module and the effective config of each operation."""
+        nodes, configs = self.snapshot.nodes if self.snapshot else (), self.resolution.nodes
+        for node in nodes:
+            if node.kind in {"call", "control"} and node.id in configs:
+                yield node.module, configs[node.id]
 
     def nodes_of(self, paths: frozenset[str]) -> frozenset[str]:
         """Return the nodes inside any of these modules."""

@@ -11,6 +11,7 @@ from PySide6.QtTest import QAbstractItemModelTester
 from tests.fakes.projects import MODULES, make_project
 from ui.features.rules.rule_stack import RuleRow, RuleStackModel, call_position, shown_order
 from ui.shared.empty_states import failure_text
+from ui.shared.explanations import of_operations
 from ui.shared.job_table import JobTableModel
 from ui.shared.log_lines import MAX_LINES, LogModel
 from ui.shared.module_tree import Column, ModuleTreeModel
@@ -59,13 +60,29 @@ def test_that_views_hear_only_of_modules_with_another_chip(watch):
     changed = []
     model.dataChanged.connect(lambda first, last: changed.append((model.path_of(first), model.path_of(last))))
     configs = {m.path: Effective("a8w8", "r1") for m in MODULES}
-    model.set_modules(MODULES, (configs, {}, {}))
+    model.set_modules(MODULES, (configs, {}, {}, {}))
     assert model.index_of("head").siblingAtColumn(Column.CONFIG).data() == "a8w8"
     model.set_configs(configs, {"stem": "a8w8 from rule 1"}, {})
     assert changed == []
     model.set_configs({**configs, "head": Effective("a16w8", "r2")}, {}, {})
     # The whole model is mixed now.
     assert sorted(changed) == [("", ""), ("head", "head")]
+
+
+def test_that_modules_have_the_configs_of_their_operations(watch):
+    configs = {m.path: Effective("a8w8", "r1") for m in MODULES}
+    wide, narrow = Effective("a16w8", "r2"), Effective("a8w4", "r3")
+    own, several = of_operations(
+        [("stem.conv", wide), ("head", wide), ("head", narrow), ("stem.bn", configs["stem.bn"])], configs
+    )
+    model = watch(ModuleTreeModel())
+    model.set_modules(MODULES, (own, {}, {}, several))
+    shown = {m.path: model.index_of(m.path).siblingAtColumn(Column.CONFIG).data() for m in MODULES}
+    assert shown == {
+        "": "mixed", "stem": "mixed", "stem.conv": "a16w8", "stem.bn": "a8w8", "stem.relu": "a8w8",
+        "head": "mixed",
+    }  # fmt: skip
+    assert "a16w8, a8w4" in model.index_of("head").data(Qt.ItemDataRole.ToolTipRole)
 
 
 RULES = (

@@ -33,6 +33,8 @@ class GraphSelection(QObject):
     def __init__(self, surface: GraphSurface, places: GraphPlaces, widget: QWidget) -> None:
         super().__init__(widget)
         self._surface, self._places, self._widget = surface, places, widget
+        # The groups that the user has selected as such; stale once something else is selected.
+        self._groups = frozenset[str]()
         widget.setAccessibleDescription(NOTHING)
 
     def select(self, node_ids: frozenset[str], reveal: bool = False) -> None:
@@ -76,10 +78,18 @@ class GraphSelection(QObject):
             leaves = selected - leaves if leaves <= selected else selected | leaves
         self.pick(leaves)
         self._announce(item)
-        group = surface.scene.hierarchy.groups.get(item)
-        if group is not None:
-            self.groups_chosen.emit(frozenset((group.module,)))
+        self._report_groups(item, adds=adds)
         surface.update()
+
+    def _report_groups(self, item: str, *, adds: bool) -> None:
+        """Report the modules of the selected groups if nothing else is selected."""
+        surface = self._surface
+        groups = surface.scene.hierarchy.groups if surface.scene else {}
+        chosen = (self._groups if adds else frozenset()) | ({item} & groups.keys())
+        self._groups = frozenset(g for g in chosen & groups.keys() if self.leaves(g) <= surface.selected)
+        covered = frozenset[str]().union(*map(self.leaves, self._groups))
+        if self._groups and covered == surface.selected:
+            self.groups_chosen.emit(frozenset(groups[group].module for group in self._groups))
 
     def choose_band(self, items: list[str], *, adds: bool) -> None:
         """Select the operations of items in a rubber band, as a user action."""

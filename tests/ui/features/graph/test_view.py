@@ -86,6 +86,23 @@ def test_that_clicking_a_closed_group_selects_all_in_it(
     assert view.surface.selected == LAYER_0
 
 
+def test_that_ctrl_adds_closed_groups_and_takes_them_away(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = show(layers)
+    open_layers(qtbot, view)
+    with qtbot.waitSignal(view.groups.laid_out):
+        view.groups.collapse("layers/0")
+    control = Qt.KeyboardModifier.ControlModifier
+    click(qtbot, view, "layers/0/")
+    with qtbot.waitSignal(view.selection.groups_chosen) as told:
+        click(qtbot, view, "layers/1/", control)
+    assert told.args == [frozenset({"layers.0", "layers.1"})]
+    with qtbot.waitSignal(view.selection.groups_chosen) as told:
+        click(qtbot, view, "layers/0/", control)
+    assert told.args == [frozenset({"layers.1"})]
+
+
 def test_that_clicking_empty_ground_and_escape_clear(qtbot: QtBot, show: Show, layers: GraphSnapshot) -> None:
     view = show(layers)
     open_layers(qtbot, view)
