@@ -259,7 +259,8 @@ class ModulesPanel(Panel):
         if any(new is not old for new, old in zip(sources, self._chip_sources, strict=True)):
             notes = self._report.notes(resolution.nodes)
             own, several = of_operations(self.context.model_index.operations(), resolution.modules)
-            configs = applied_to_modules(notes, resolution.nodes, own)
+            fused = {group.members for group in self.context.model_index.groups.values()}
+            configs = applied_to_modules(notes, resolution.nodes, own, fused)
             reasons = {path: why(e, rules, path) for path, e in configs.items()}
             # The report may be there before the graph that the rules are resolved on.
             marks = differences(self._annotations, resolution.nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -92,38 +92,76 @@ def differences(annotations: Sequence[NodeAnnotation], predicted: Mapping[str, E
 def applied(
     annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]
 ) -> dict[str, Effective]:
-    """Return the configs of nodes, float with their wish where the quantizer applied none.
+    """Return the configs of nodes, with their wish where the quantizer applied another, or none.
 
     Args:
         annotations: The quantizer's report.
         predicted: What the rules ask for, by node of the exported graph.
     """
-    configs = dict(predicted)
-    for note in annotations:
-        name = note.node if note.node in configs else note.origin
-        config = configs.get(name)
-        if config is not None and _is_missed(note, config):
-            configs[name] = replace(config, label=FLOAT, wish=config.label)
-    return configs
+    others = _others(annotations, predicted)
+    return {
+        name: replace(config, label=others[name], wish=config.label) if others.get(name) else config
+        for name, config in predicted.items()
+    }
 
 
 def applied_to_modules(
     annotations: Sequence[NodeAnnotation],
     predicted: Mapping[str, Effective],
     modules: Mapping[str, Effective],
+    fused: Iterable[Sequence[str]] = (),
 ) -> dict[str, Effective]:
-    """Return the configs of modules, float with their wish where none of their nodes has it."""
-    missed: dict[str, bool] = {}
+    """Return the configs of modules, with their wish where none of their nodes has it.
+
+    Args:
+        annotations: The quantizer's report.
+        predicted: What the rules ask for, by node of the exported graph.
+        modules: What the rules ask for, by module.
+        fused: Modules that become one operation, a layer first. What of them is not in the report is
+            folded into the layer, and has its config.
+    """
+    own: dict[str, list[str]] = {}
+    names = {_origin(note, predicted): note.module for note in annotations}
+    for name, label in _others(annotations, predicted).items():
+        own.setdefault(names[name], []).append(label)
+    configs = dict(modules)
+    for path, labels in own.items():
+        if all(labels) and path in configs and configs[path].label != FLOAT:
+            configs[path] = replace(configs[path], label=labels[0], wish=configs[path].label)
+    for members in fused:
+        first, *others = (path for path in members if path in configs)
+        for path in others:
+            is_folded = bool(own.get(first)) and path not in own and configs[first].label != FLOAT
+            if is_folded and configs[path].label != configs[first].label:
+                configs[path] = replace(configs[path], label=configs[first].label, wish=configs[path].label)
+    return configs
+
+
+def _origin(note: NodeAnnotation, predicted: Mapping[str, Effective]) -> str:
+    return note.node if note.node in predicted else note.origin
+
+
+# The quantizer's word for a result that has the grid of an operand.
+_SHARED = "shared"
+
+
+def _others(annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]) -> dict[str, str]:
+    """Return the label that the quantizer applied in place of what is asked for; "" for the same."""
+    notes: dict[str, list[NodeAnnotation]] = {}
     for note in annotations:
-        config = predicted.get(note.node) or predicted.get(note.origin)
-        if config is not None and config.label != FLOAT:
-            missed[note.module] = missed.get(note.module, True) and _is_missed(note, config)
-    return {
-        path: replace(config, label=FLOAT, wish=config.label)
-        if missed.get(path) and config.label != FLOAT
-        else config
-        for path, config in modules.items()
-    }
+        if (name := _origin(note, predicted)) in predicted:
+            notes.setdefault(name, []).append(note)
+    known = {config.label for config in predicted.values()}
+    return {name: _other(own, predicted[name].label, known) for name, own in notes.items()}
+
+
+def _other(notes: Sequence[NodeAnnotation], asked: str, known: Collection[str]) -> str:
+    labels = [note.config for note in notes if note.quantized]
+    if asked == FLOAT or any(label in {"", _SHARED, asked} or label not in known for label in labels):
+        return ""
+    if labels:
+        return labels[0]
+    return FLOAT if all(note.reason for note in notes) else ""
 
 
 def of_operations(
@@ -147,10 +185,6 @@ def of_operations(
         elif path in configs and configs[path].chip not in chips:
             (configs[path],) = chips.values()
     return configs, several
-
-
-def _is_missed(note: NodeAnnotation, config: Effective) -> bool:
-    return bool(note.reason) and not note.quantized and config.label != FLOAT
 
 
 def _labels(predicted: Mapping[str, Effective]) -> dict[str, str]:

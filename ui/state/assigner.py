@@ -176,10 +176,12 @@ class Assigner(QObject):
         if group is None or group.is_within(path):
             return
         others = ", ".join(member for member in group.members if member != path)
-        label = label_of(config)
+        label, first = label_of(config), group.members[0]
+        decides = f"{first} decides the precision of the group."
+        alone = "A config on it alone prevents the fusion." if path == first else decides
         self._notices.info(
             f"{path} is fused with {others}.",
-            "A config on only one of them prevents the fusion.",
+            alone,
             [Action("Set whole group", lambda: self._whole_group(path, label, config))],
         )
 

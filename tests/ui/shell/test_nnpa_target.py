@@ -281,6 +281,25 @@ def test_that_what_is_applied_is_shown_with_the_wish_struck_out():
     assert why(shown["stem"], rules) == ("float; not applied: int8-dyn from rule 1 whole model")
 
 
+def test_that_what_is_fused_shows_the_precision_of_its_layer():
+    notes = [
+        NodeAnnotation(node=n, op=n, module=m, config="a8w8", quantized=True)
+        for n, m in (("conv", "stem.conv"), ("relu", "stem.relu"), ("linear", "head"))
+    ]
+    narrow, wide = Effective("a8w8", "r1"), Effective("a16w8", "r2")
+    wanted = {"conv": narrow, "relu": wide, "linear": narrow}
+    nodes = applied(notes, wanted)
+    assert {n: (e.label, e.wish) for n, e in nodes.items()} == {
+        "conv": ("a8w8", ""), "relu": ("a8w8", "a16w8"), "linear": ("a8w8", ""),
+    }  # fmt: skip
+    modules = {"stem.conv": narrow, "stem.bn": Effective("float", "r3"), "stem.relu": wide, "head": narrow}
+    shown = applied_to_modules(notes, wanted, modules, [("stem.conv", "stem.bn", "stem.relu")])
+    assert {m: (e.label, e.wish) for m, e in shown.items()} == {
+        "stem.conv": ("a8w8", ""), "stem.bn": ("a8w8", "float"), "stem.relu": ("a8w8", "a16w8"),
+        "head": ("a8w8", ""),
+    }  # fmt: skip
+
+
 def test_that_rules_are_converted_in_one_undo_step_if_the_user_wants_it(opened, notices, qtbot):
     before = opened.document.project
     opened.targets.choose(NNPA)
