@@ -123,7 +123,7 @@ def page(figures: Mapping[str, Figures]) -> str:
     lines = [
         "# Figures of the efficiency",
         "",
-        "This page is generated from figures: `python -m tests.efficiency_figures --write` writes it.",
+        "<!-- This page is generated from figures: python -m tests.efficiency_figures --write writes it. -->",
         "",
         "Cycles of the samples and of [architectures](architectures.md) in a8w8, estimated by Vela and "
         "corrected, as the networks are written and as they are [rewritten](rewrites.md); then the "

@@ -43,7 +43,7 @@ REFERENCE = GUIDE / "reference"
 INDEX = GUIDE / "index.md"
 
 # A generated page's first line after the title; the braces contain the generating module.
-NOTE = "This page is generated from the code: `python -m {} --write` writes it.\n"
+NOTE = "<!-- This page is generated from the code: python -m {} --write writes it. -->\n"
 
 # Operators that targets are checked with, one at a time, before compilation.
 _PROBED = ("cond", "while_loop", "cumsum", "conv_transpose1d", "conv_transpose2d", "matmul", "bmm")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.zoo.cases import Case
 
 RESULTS = HERE / "results.json"
-_NOTE = "This page is generated from results: `python -m tests.zoo.runs --write` writes it.\n"
+_NOTE = "<!-- This page is generated from results: python -m tests.zoo.runs --write writes it. -->\n"
 
 
 def outcome(engine: Any, case: Case) -> dict[str, Any]:

@@ -121,6 +121,7 @@ OTHER_WORDS = {
     "go_devices": "sweep boards",
     "go_deliverables": "pte firmware export files",
     "go_simulator": "fvp corstone",
+    "target": "board device memory clock",
 }
 
 

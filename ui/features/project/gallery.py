@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from PySide6.QtCore import QSize, QStandardPaths, Qt, Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QDialog,
     QDialogButtonBox,
@@ -106,11 +107,21 @@ class GalleryDialog(QDialog):
         self.gallery.chosen.connect(self._on_chosen)
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel, self)
         buttons.rejected.connect(self.reject)
+        # Enter opens the sample that has the focus.
+        buttons.button(QDialogButtonBox.StandardButton.Cancel).setAutoDefault(False)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(18, 16, 18, 14)
         layout.setSpacing(12)
         layout.addWidget(self.gallery)
         layout.addWidget(buttons)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        focused = self.focusWidget()
+        is_enter = event.key() in {Qt.Key.Key_Return, Qt.Key.Key_Enter}
+        if is_enter and isinstance(focused, QToolButton):
+            focused.click()
+        else:
+            super().keyPressEvent(event)
 
     def _on_chosen(self, sample: Sample) -> None:
         self.accept()
