@@ -181,8 +181,10 @@ class ConfigForm(QWidget):
         own = refusal(config)
         refused.pop(own, None)
         reasons = [f"Current: {own}"] if own else []
-        reasons += [f"{listed(t)}: {why}" for why, t in refused.items()]
+        reasons += [f"Not available: {listed(t)}: {why}" for why, t in refused.items()]
         self.reason.setText("\n".join(reasons))
+        self.reason.setProperty("state", "" if own else "quiet")
+        self.reason.style().polish(self.reason)
         self.reason.setVisible(bool(reasons))
         self._render_observer(config.activation.observer)
 

@@ -90,19 +90,29 @@ def differences(annotations: Sequence[NodeAnnotation], predicted: Mapping[str, E
 
 
 def applied(
-    annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]
+    annotations: Sequence[NodeAnnotation],
+    predicted: Mapping[str, Effective],
+    fused: Iterable[Sequence[str]] = (),
 ) -> dict[str, Effective]:
     """Return the configs of nodes, with their wish where the quantizer applied another, or none.
 
     Args:
         annotations: The quantizer's report.
         predicted: What the rules ask for, by node of the exported graph.
+        fused: Nodes that become one operation, a layer first. What of them is not in the report is
+            folded into the layer, and has its config.
     """
     others = _others(annotations, predicted)
-    return {
+    shown = {
         name: replace(config, label=others[name], wish=config.label) if others.get(name) else config
         for name, config in predicted.items()
     }
+    for first, *rest in fused:
+        for name in (n for n in rest if first in others and n not in others and n in shown):
+            label = shown[first].label
+            if label not in {FLOAT, shown[name].label}:
+                shown[name] = replace(shown[name], label=label, wish=shown[name].label)
+    return shown
 
 
 def applied_to_modules(
@@ -162,6 +172,26 @@ def _other(notes: Sequence[NodeAnnotation], asked: str, known: Collection[str]) 
     if labels:
         return labels[0]
     return FLOAT if all(note.reason for note in notes) else ""
+
+
+def without_effect(
+    annotations: Sequence[NodeAnnotation],
+    predicted: Mapping[str, Effective],
+    fused: Collection[Sequence[str]],
+) -> set[str]:
+    """Return the rules that decide nothing but nodes whose config a layer before them decides.
+
+    Args:
+        annotations: The quantizer's report.
+        predicted: What the rules ask for, by node of the exported graph.
+        fused: Nodes that become one operation, a layer first.
+    """
+    behind = {name for nodes in fused for name in nodes[1:]}
+    vain: dict[str, bool] = {}
+    for name, config in applied(annotations, predicted, fused).items():
+        if config.rule is not None:
+            vain[config.rule] = vain.get(config.rule, True) and name in behind and bool(config.wish)
+    return {rule for rule, is_vain in vain.items() if is_vain}
 
 
 def of_operations(

@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FusedGroup:
-    """The modules of one fused operator in order, and their parent if it has no other modules."""
+    """The modules of one fused operator in order, and their parent if it has no other modules.
+
+    ``nodes`` are its operations, a layer first.
+    """
 
     members: tuple[str, ...]
     parent: str | None
+    nodes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -56,9 +60,10 @@ def fused_groups(snapshot: GraphSnapshot) -> Mapping[str, FusedGroup]:
     groups: dict[str, FusedGroup] = {}
     for node in snapshot.nodes:
         if _starts(node):
-            members = list(dict.fromkeys(n.module for n in _chain(snapshot, node)))
+            chain = _chain(snapshot, node)
+            members = list(dict.fromkeys(n.module for n in chain))
             if len(members) > 1 and all(members):
-                group = FusedGroup(tuple(members), _own_parent(snapshot, members))
+                group = FusedGroup(tuple(members), _own_parent(snapshot, members), tuple(n.id for n in chain))
                 groups.update(dict.fromkeys(members, group))
     return groups
 
@@ -153,6 +158,10 @@ class ModelIndex(QObject):
     def effective(self, path: str) -> Effective | None:
         """Return the effective config of a module; None for an unknown module."""
         return self.resolution.modules.get(path)
+
+    def fused_nodes(self) -> set[tuple[str, ...]]:
+        """Return the operations of each fused group, a layer first."""
+        return {group.nodes for group in self.groups.values()}
 
     def operations(self) -> Iterator[tuple[str, Effective]]:
         """Yield the innermost module and the effective config of each operation."""

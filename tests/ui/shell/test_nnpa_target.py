@@ -10,7 +10,7 @@ from tests.fakes.results import result_of, write_result
 from tests.for_each import for_each
 from tests.ui.shell.test_window import run_to
 from ui.shared.config_form import ConfigDialog
-from ui.shared.explanations import applied, applied_to_modules, differences, why
+from ui.shared.explanations import applied, applied_to_modules, differences, why, without_effect
 from ui.shared.target_form import TargetForm
 from ui.shell.main_window import DRAWER
 from ui.state.assigner import preset_ids
@@ -293,11 +293,17 @@ def test_that_what_is_fused_shows_the_precision_of_its_layer():
         "conv": ("a8w8", ""), "relu": ("a8w8", "a16w8"), "linear": ("a8w8", ""),
     }  # fmt: skip
     modules = {"stem.conv": narrow, "stem.bn": Effective("float", "r3"), "stem.relu": wide, "head": narrow}
-    shown = applied_to_modules(notes, wanted, modules, [("stem.conv", "stem.bn", "stem.relu")])
+    fused = [("stem.conv", "stem.bn", "stem.relu")]
+    shown = applied_to_modules(notes, wanted, modules, fused)
     assert {m: (e.label, e.wish) for m, e in shown.items()} == {
         "stem.conv": ("a8w8", ""), "stem.bn": ("a8w8", "float"), "stem.relu": ("a8w8", "a16w8"),
         "head": ("a8w8", ""),
     }  # fmt: skip
+    wanted["bn"] = modules["stem.bn"]
+    chain = [("conv", "bn", "relu")]
+    assert applied(notes, wanted, chain)["bn"].wish == "float"
+    assert without_effect(notes, wanted, chain) == {"r2", "r3"}
+    assert without_effect([], wanted, chain) == set()
 
 
 def test_that_rules_are_converted_in_one_undo_step_if_the_user_wants_it(opened, notices, qtbot):

@@ -113,7 +113,8 @@ class Annotations(QObject):
         prepared = self._context.load(PrepareResult, "prepare")
         predicted = self._context.model_index.resolution.nodes
         self._report.update(prepared, predicted)
-        return applied(self._report.notes(predicted), predicted)
+        fused = self._context.model_index.fused_nodes()
+        return applied(self._report.notes(predicted), predicted, fused)
 
     def show_overlay(self) -> None:
         """Colour the view by the selected number. The brush is kept for the same number."""

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QStackedLayout, QToolButton, Q
 from ui.features.rules.rule_form import RuleForm
 from ui.features.rules.rule_stack import RuleRow, RuleStackModel, RuleView, call_position, shown_order
 from ui.shared.empty_states import sentence
-from ui.shared.explanations import rule_name, rule_numbers
+from ui.shared.explanations import QuantizerReport, rule_name, rule_numbers, without_effect
 from ui.shared.labels import ElidedLabel, Label, literal
 from ui.shared.panel import Panel
 from ui.shared.precision_menu import ask_config
@@ -52,6 +52,7 @@ class RulesPanel(Panel):
         self.form = RuleForm(self)
         self.form.asked.connect(self._on_rule_asked)
         self._tools: dict[str, QToolButton] = {}
+        self._report = QuantizerReport()
         self._arrange()
         self.context.session.stage_changed.connect(self._on_stage_changed)
 
@@ -62,6 +63,7 @@ class RulesPanel(Panel):
         counts = self.context.model_index.resolution.counts
         known = bool(self.context.model_index.modules)
         numbers = rule_numbers(rules)
+        vain = self._without_effect() if known else set[str]()
         rows = []
         for rule in shown_order(rules):
             assert project is not None
@@ -69,6 +71,8 @@ class RulesPanel(Panel):
             trouble = refusal(project, rule.kind, rule.config)
             if not trouble and count is not None and rule.enabled and not count.wins:
                 trouble = "matches nothing" if not count.matched else "no effect"
+            if not trouble and rule.enabled and rule.id in vain:
+                trouble = "no effect: the layer before it decides"
             label = project.label_of(rule)
             rows.append(RuleRow(rule, numbers[rule.id], label, count, trouble))
         self.model.set_rows(rows)
@@ -84,6 +88,19 @@ class RulesPanel(Panel):
         self.form.setEnabled(project is not None)
         self.form.render_choices(self._names(), self._offers)
         self._show_tools()
+
+    def annotate(self) -> None:
+        from workbench.results import PrepareResult
+
+        prepared = self.context.load(PrepareResult, "prepare")
+        self._report.update(prepared, self.context.model_index.resolution.nodes)
+        self.refresh()
+
+    def _without_effect(self) -> set[str]:
+        """Return the rules for what is fused with a layer, which decides."""
+        index = self.context.model_index
+        nodes = index.resolution.nodes
+        return without_effect(self._report.notes(nodes), nodes, index.fused_nodes())
 
     def _on_stage_changed(self, stage: StageId) -> None:
         if stage == "export":
