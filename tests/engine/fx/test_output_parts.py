@@ -33,8 +33,9 @@ def outputs_of(program, positions, factors=None):
     nodes, known, factors = user_outputs(program), origins(program), factors or {}
     program = with_output_factors(program, factors)
     program, ports = split_outputs(program, known, positions)
+    names = [f"output {index}" for index in range(len(known))]
     result = ExportResult(
-        nodes=0, inputs=(), outputs=(), model_outputs=described(known, nodes, ports, factors)
+        nodes=0, inputs=(), outputs=(), model_outputs=described(known, nodes, ports, factors, names)
     )
     return program, ModelOutputs(result)
 

@@ -356,9 +356,9 @@ def _ways_to_give_inputs(calibration: DataSource | None, folder: Path) -> str:
             f"settings PROJECT model.input_shapes={_shapes_of(samples)}"
         )
     return (
-        "Return (model, inputs), or set the shapes, for example: workbench settings PROJECT "
-        "model.input_shapes=1x3x224x224. Inputs that are not float need an .npz file with one array for "
-        "each: workbench settings PROJECT model.inputs=FILE.npz"
+        "Return (model, inputs), or set the shapes (setting model.input_shapes, for example "
+        "1x3x224x224). Inputs that are not float need an .npz file with one array for each: workbench "
+        "settings PROJECT model.inputs=FILE.npz"
     )
 
 

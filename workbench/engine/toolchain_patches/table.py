@@ -154,6 +154,15 @@ PATCHES: tuple[Patch, ...] = (
         proven=_VELA,
     ),
     Patch(
+        "causal-where-said",
+        "Export transformers with a mask",
+        "correction",
+        ("torch.nn.modules.transformer:_detect_is_causal_mask",),
+        "A mask is taken for causal only where the call says so; its values are not compared.",
+        "An export has no values. A causal mask leads to another kernel, and to the same values.",
+        on_mismatch="error",
+    ),
+    Patch(
         "decomposition-tracking",
         "Track which node each part was made of",
         "correction",
