@@ -159,7 +159,7 @@ def _most_added(tensors: Iterable[TensorQuality]) -> list[str]:
     place = f"{worst.tensor} in {worst.module}" if worst.module else worst.tensor
     return [
         f"{place} adds the largest error: {100 * share:.0f} % of what all operations add. "
-        "Later operations may reduce it."
+        "Later operations may reduce it: Sensitivity measures what the output gains."
     ]
 
 

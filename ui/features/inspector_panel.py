@@ -28,6 +28,7 @@ from workbench.project import edits
 from workbench.project.configs import IMPROVERS, AnyConfig, DynamicConfig, PluginConfig, QuantConfig
 from workbench.project.model import Project, Rule
 from workbench.targets import target_of
+from workbench.text import listed
 
 if TYPE_CHECKING:
     from workbench.results import ChannelLayer
@@ -233,6 +234,9 @@ class InspectorPanel(Panel):
         if effective is not None:
             yield "<h4>Precision</h4>"
             yield f"<p>{escape(why(effective, project.rules, path))} {_CHANGE}</p>"
+            own = {config.chip for module, config in self.context.model_index.operations() if module == path}
+            if own - {effective.chip}:
+                yield f"<p>Rules for operations: its operations have {escape(listed(sorted(own)))}.</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
         if (group := self.context.model_index.groups.get(path)) is not None:
             links = ", ".join(_link("module", member) for member in group.members)

@@ -182,9 +182,14 @@ class SensitivityPanel(Panel):
         sources = largest_sources(load_result(EvaluateResult, folder).tensors) if folder is not None else []
         gains = {match: result.gain_db(unit) for unit in result.units for match in unit.unit.matches}
         gain = gains.get(sources[0].module) if sources else None
-        if gain is None or gain >= max(known for known in gains.values() if known is not None):
+        known = {match: each for match, each in gains.items() if each is not None}
+        if gain is None or gain >= max(known.values()):
             return ""
-        return f" {sources[0].module} adds the largest error; the output gains {decibel(gain)} without it."
+        best = max(known, key=lambda match: known[match])
+        return (
+            f" The output gains most without the error of {best}. {sources[0].module} adds a larger one, "
+            f"but the output gains {decibel(gain)} without it."
+        )
 
     def _show_bars(self, result: SensitivityResult) -> None:
         gains = self.view.currentIndex() == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -199,7 +199,8 @@ def of_operations(
 ) -> tuple[dict[str, Effective], dict[str, tuple[str, ...]]]:
     """Return the configs of modules, and the chips of operations where those of a module have several.
 
-    A module whose operations all have another config than itself, by rules for operations, has theirs.
+    A module whose operations all have another config than itself, by rules for operations or for
+    modules inside it, has theirs.
 
     Args:
         operations: The innermost module and the config of each operation.
@@ -208,13 +209,22 @@ def of_operations(
     own: dict[str, dict[str, Effective]] = {}
     for module, config in operations:
         own.setdefault(module, {}).setdefault(config.chip, config)
-    configs, several = dict(modules), dict[str, tuple[str, ...]]()
+    inside = {path: dict(chips) for path, chips in own.items()}
     for path, chips in own.items():
-        if len(chips) > 1:
-            several[path] = tuple(chips)
-        elif path in configs and configs[path].chip not in chips:
+        for above in _above(path):
+            inside.setdefault(above, {}).update(chips)
+    configs = dict(modules)
+    for path, chips in inside.items():
+        if len(chips) == 1 and path in configs and configs[path].chip not in chips:
             (configs[path],) = chips.values()
-    return configs, several
+    return configs, {path: tuple(chips) for path, chips in own.items() if len(chips) > 1}
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield the names of the modules around a module, the whole model last."""
+    while path:
+        path = path.rpartition(".")[0]
+        yield path
 
 
 def _labels(predicted: Mapping[str, Effective]) -> dict[str, str]:

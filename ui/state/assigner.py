@@ -18,7 +18,9 @@ from workbench.project.configs import Config as OwnConfig
 from workbench.project.model import Project, Rule, RuleKind, name_of
 from workbench.project.opened import OpenProject
 from workbench.project.plugins import offered
+from workbench.project.rules import is_within
 from workbench.targets import target_of
+from workbench.text import plural
 
 Config = str | OwnConfig
 
@@ -126,6 +128,7 @@ class Assigner(QObject):
         done = self._assign("module_name", chosen, config)
         if done and len(chosen) == 1:
             self._offer_group(chosen[0], config)
+            self._offer_inside(chosen[0], config)
         return done
 
     def nodes(self, ids: Iterable[str], config: Config) -> bool:
@@ -183,6 +186,31 @@ class Assigner(QObject):
             f"{path} is fused with {others}.",
             alone,
             [Action("Set whole group", lambda: self._whole_group(path, label, config))],
+        )
+
+    def _offer_inside(self, path: str, config: Config) -> None:
+        """Offer to remove the rules for modules inside one, which win over a rule for all of it."""
+        project = self._document.project
+        named = [r for r in (project.rules if project else ()) if r.kind == "module_name" and not r.keeps_off]
+        # Later rules win.
+        later = named[[r.match for r in named].index(path) + 1 :]
+        rules = [r.id for r in later if r.enabled and is_within(r.match, path)]
+        if not rules:
+            return
+
+        def edit(project: Project) -> Project:
+            for rule_id in rules:
+                project = edits.remove_rule(project, rule_id)
+            return project
+
+        def remove() -> None:
+            self._document.apply(f"Remove {are} inside {path}", edit)
+
+        are = plural(len(rules), "rule")
+        self._notices.info(
+            f"{are} for modules inside {path} still win{'s' if len(rules) == 1 else ''}.",
+            f"Without them, all of it has {label_of(config)}.",
+            [Action(f"Remove {are}", remove)],
         )
 
     def _whole_group(self, path: str, label: str, config: Config) -> None:

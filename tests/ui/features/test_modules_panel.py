@@ -85,6 +85,13 @@ def other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group(panel
     panel.flush()
     said = panel.model.index_of("stem.conv").data(Qt.ItemDataRole.ToolTipRole)
     assert "a16w8 from rule 2 stem.*, overrides rule 1" in said
+    # Rules for modules inside one win over a rule for all of it, and can go.
+    choose(panel, "stem.bn")
+    qtbot.keyClick(panel.tree, Qt.Key.Key_1)
+    choose(panel, "stem")
+    qtbot.keyClick(panel.tree, Qt.Key.Key_3)
+    panel.context.notices.choose(notices.take("1 rule for modules inside stem").id, "Remove 1 rule")
+    assert [r.match for r in panel.context.document.project.rules] == ["", "stem"]
     # A digit gives a preset to everything chosen.
     choose(panel, "head", "stem")
     qtbot.keyClick(panel.tree, Qt.Key.Key_2)
