@@ -182,7 +182,7 @@ class SensitivityPanel(Panel):
         sources = largest_sources(load_result(EvaluateResult, folder).tensors) if folder is not None else []
         gains = {match: result.gain_db(unit) for unit in result.units for match in unit.unit.matches}
         gain = gains.get(sources[0].module) if sources else None
-        known = {match: each for match, each in gains.items() if each is not None}
+        known = {match: value for match, value in gains.items() if value is not None}
         if gain is None or gain >= max(known.values()):
             return ""
         best = max(known, key=lambda match: known[match])
