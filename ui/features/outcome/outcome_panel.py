@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QColor, QPalette, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from ui.shared.bar_picture import BarPicture
@@ -98,9 +98,7 @@ class AnswerCard(QFrame):
         self.title.setText(answer.title)
         self.mark.setText("outdated" if is_outdated else _STATES[answer.state])
         for label in (self.mark, self.figure):
-            palette = label.palette()
-            palette.setColor(QPalette.ColorRole.WindowText, QColor(colour))
-            label.setPalette(palette)
+            label.setStyleSheet(f"color: {colour};")
         self.figure.setText(answer.figure)
         self.goal.setText(f"Limit: {answer.goal}" if answer.goal else "")
         self.goal.setVisible(bool(answer.goal))

@@ -60,13 +60,17 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class RuleRow:
-    """One shown rule; ``trouble`` is why it has no effect or is rejected."""
+    """One shown rule; ``trouble`` is why it has no effect or is rejected.
+
+    ``lost`` is the number of operations in its modules that rules for operations decide.
+    """
 
     rule: Rule
     number: int
     label: str
     count: RuleCount | None
     trouble: str = ""
+    lost: int = 0
 
     @property
     def count_text(self) -> str:
@@ -78,6 +82,7 @@ class RuleRow:
         if self.count is None:
             return "counted by Prepare" if self.rule.kind in PLUGIN_KINDS else "not counted yet"
         loses = f", overridden in {self.count.loses}" if self.count.loses else ""
+        loses += f", not to {plural(self.lost, 'operation')}" if self.lost else ""
         return f"applies to {plural(self.count.wins, _COUNTED.get(self.rule.kind, 'operation'))}{loses}"
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -64,6 +65,7 @@ class RulesPanel(Panel):
         known = bool(self.context.model_index.modules)
         numbers = rule_numbers(rules)
         vain = self._without_effect() if known else set[str]()
+        lost = self._lost_operations()
         rows = []
         for rule in shown_order(rules):
             assert project is not None
@@ -74,7 +76,7 @@ class RulesPanel(Panel):
             if not trouble and rule.enabled and rule.id in vain:
                 trouble = "no effect: the layer before it decides"
             label = project.label_of(rule)
-            rows.append(RuleRow(rule, numbers[rule.id], label, count, trouble))
+            rows.append(RuleRow(rule, numbers[rule.id], label, count, trouble, lost[rule.id]))
         self.model.set_rows(rows)
         # Whole rows, however the panels share the height.
         seen_px = min(len(rows), _LEAST_ROWS) * max(self.view.sizeHintForRow(0), 0)
@@ -95,6 +97,16 @@ class RulesPanel(Panel):
         prepared = self.context.load(PrepareResult, "prepare")
         self._report.update(prepared, self.context.model_index.resolution.nodes)
         self.refresh()
+
+    def _lost_operations(self) -> Counter[str]:
+        """Return by rule the operations of modules that it decides which other rules decide."""
+        index = self.context.model_index
+        modules = index.resolution.modules
+        return Counter(
+            rule
+            for module, config in index.operations()
+            if module in modules and (rule := modules[module].rule) is not None and rule != config.rule
+        )
 
     def _without_effect(self) -> set[str]:
         """Return the rules for what is fused with a layer, which decides."""
