@@ -264,16 +264,18 @@ class DeliverablesController(QObject):
         self._context, self._window, self._run_to = context, window, run_to
         self._show_program = show_program
 
-    def ask_deliver(self) -> None:
-        """Ask for a folder and copy the deliverables into it."""
+    def ask_deliver(self, *, allow_differences: bool = False) -> None:
+        """Ask for a folder and copy the deliverables into it; ask first what ``deliver`` would ask."""
         project = self._context.document.project
         if self._context.result("package") is None or project is None:
             self._say_none()
             return
+        if not allow_differences and self._asks(project, partial(self.ask_deliver, allow_differences=True)):
+            return
         ask_for_output_folder(
             self._window,
             "Export deliverables to",
-            lambda name: self.deliver(Path(name)),
+            lambda name: self.deliver(Path(name), allow_differences=allow_differences),
             f"{project.name}-deliverables",
             start=self._context.document.folder,
         )
@@ -290,21 +292,28 @@ class DeliverablesController(QObject):
         folder, project = self._context.result("package"), self._context.document.project
         if folder is None or project is None:
             return
-        answers = answers_of(project, self._context.load)
-        asked = None if allow_differences else self._question(project, answers)
-        if asked is not None:
-            again = partial(self.deliver, target, allow_differences=True)
-            reason, remedy, first, anyway = asked
-            actions = [*first, Action(anyway, again, destructive=True)]
-            self._context.notices.question(f"Not exported: {reason}", remedy, actions)
+        again = partial(self.deliver, target, allow_differences=True)
+        if not allow_differences and self._asks(project, again):
             return
         try:
-            files = deliver(folder, target, answers)
+            files = deliver(folder, target, answers_of(project, self._context.load))
         except WorkbenchError as error:
             self._context.notices.error(error)
             return
         show = Action("Open folder", lambda: open_externally(target))
         self._context.notices.success(f"Exported {len(files)} files to {target}.", "", [show])
+
+    def _asks(self, project: Project, again: Callable[[], None]) -> bool:
+        """Ask whether a program that lacks something is copied all the same; return whether it does."""
+        from workbench.analysis.answers import answers_of
+
+        asked = self._question(project, answers_of(project, self._context.load))
+        if asked is None:
+            return False
+        reason, remedy, first, anyway = asked
+        actions = [*first, Action(anyway, again, destructive=True)]
+        self._context.notices.question(f"Not exported: {reason}", remedy, actions)
+        return True
 
     def _question(self, project: Project, answers: Answers) -> tuple[str, str, list[Action], str] | None:
         """Return why a program is not copied, the remedy, its action, and the one that copies it anyway."""
