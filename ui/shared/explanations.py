@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from workbench.errors import WorkbenchError
+from workbench.project.configs import PRESETS_BY_ID
 from workbench.project.model import KEEPING_CALLS, RULE_CALLS, Project, Rule, RuleKind, name_of
 from workbench.project.rules import Effective
 from workbench.targets import target_of
@@ -151,27 +152,22 @@ def _origin(note: NodeAnnotation, predicted: Mapping[str, Effective]) -> str:
     return note.node if note.node in predicted else note.origin
 
 
-# The quantizer's word for a result that has the grid of an operand.
-_SHARED = "shared"
-
-
 def _others(annotations: Sequence[NodeAnnotation], predicted: Mapping[str, Effective]) -> dict[str, str]:
     """Return the label that the quantizer applied in place of what is asked for; "" for the same."""
     notes: dict[str, list[NodeAnnotation]] = {}
     for note in annotations:
         if (name := _origin(note, predicted)) in predicted:
             notes.setdefault(name, []).append(note)
-    known = {config.label for config in predicted.values()}
-    return {name: _other(own, predicted[name].label, known) for name, own in notes.items()}
+    return {name: _other(own, predicted[name].label) for name, own in notes.items()}
 
 
-def _other(notes: Sequence[NodeAnnotation], asked: str, known: Collection[str]) -> str:
+def _other(notes: Sequence[NodeAnnotation], asked: str) -> str:
     labels = [note.config for note in notes if note.quantized]
-    if asked == FLOAT or any(label in {"", _SHARED, asked} or label not in known for label in labels):
-        return ""
-    if labels:
-        return labels[0]
-    return FLOAT if all(note.reason for note in notes) else ""
+    if asked == FLOAT or not labels:
+        return FLOAT if asked != FLOAT and all(note.reason for note in notes) else ""
+    # The quantizer has one name for configs that differ in how ranges are found.
+    is_other = asked in PRESETS_BY_ID and all(label in PRESETS_BY_ID for label in labels)
+    return labels[0] if is_other and asked not in labels else ""
 
 
 def without_effect(

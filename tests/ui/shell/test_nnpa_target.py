@@ -299,6 +299,8 @@ def test_that_what_is_fused_shows_the_precision_of_its_layer():
         "stem.conv": ("a8w8", ""), "stem.bn": ("a8w8", "float"), "stem.relu": ("a8w8", "a16w8"),
         "head": ("a8w8", ""),
     }  # fmt: skip
+    # An own config has the name of a built-in one in the report.
+    assert applied(notes, {**wanted, "relu": Effective("a8w8 (minmax)", "r2")})["relu"].wish == ""
     wanted["bn"] = modules["stem.bn"]
     chain = [("conv", "bn", "relu")]
     assert applied(notes, wanted, chain)["bn"].wish == "float"
