@@ -15,7 +15,7 @@ from ui.state.assigner import first_config, offers, refusal
 from ui.state.selection import Selected
 from workbench.project import edits
 from workbench.project.configs import Config
-from workbench.project.model import RuleKind
+from workbench.project.model import Project, RuleKind
 from workbench.project.plugins import offered
 
 _NAMED = 3
@@ -65,7 +65,19 @@ class PrecisionMenu:
     def _ask(self, subject: str, kind: RuleKind, give: Callable[[Config], object]) -> None:
         project = self._context.document.project
         if project is not None:
-            ask_config(self._context, self._window, subject, kind, first_config(project), give)
+            ask_config(self._context, self._window, subject, kind, self._present(project), give)
+
+    def _present(self, project: Project) -> Config:
+        """Return the config of what is selected, if one rule decides it; otherwise the target's first."""
+        chosen, resolution = self._context.selection.value, self._context.model_index.resolution
+        named = [resolution.modules.get(path) for path in chosen.modules]
+        named = named or [resolution.nodes.get(node) for node in chosen.nodes]
+        ids = {config.rule for config in named if config is not None}
+        first = first_config(project)
+        for rule in project.rules:
+            if ids == {rule.id} and isinstance(own := project.config_of(rule), type(first)):
+                return own
+        return first
 
 
 def ask_config(

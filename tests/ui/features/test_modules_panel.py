@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QEvent, QItemSelectionModel, QObject, Qt
+from PySide6.QtWidgets import QMenu
 
 from tests.for_each import for_each
 from ui.shared.chip import WISH_ROLE
+from ui.shared.config_form import ConfigDialog
 from ui.shared.module_tree import Column
+from ui.shared.precision_menu import PrecisionMenu
 
 
 @pytest.fixture
@@ -92,6 +95,13 @@ def other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group(panel
     qtbot.keyClick(panel.tree, Qt.Key.Key_3)
     panel.context.notices.choose(notices.take("1 rule for modules inside stem").id, "Remove 1 rule")
     assert [r.match for r in panel.context.document.project.rules] == ["", "stem"]
+    # An own precision begins with the present one.
+    menu = QMenu()
+    PrecisionMenu(panel.context, panel).fill(menu, panel.context.selection.value)
+    menu.actions()[-1].trigger()
+    (dialog,) = panel.window().findChildren(ConfigDialog)
+    assert dialog.form.config.weight.bits == 4
+    dialog.reject()
     # A digit gives a preset to everything chosen.
     choose(panel, "head", "stem")
     qtbot.keyClick(panel.tree, Qt.Key.Key_2)
