@@ -236,7 +236,8 @@ class InspectorPanel(Panel):
             yield f"<p>{escape(why(effective, project.rules, path))} {_CHANGE}</p>"
             own = {config.chip for module, config in self.context.model_index.operations() if module == path}
             if own - {effective.chip}:
-                yield f"<p>Rules for operations: its operations have {escape(listed(sorted(own)))}.</p>"
+                chips = escape(listed(sorted(own)))
+                yield f"<p>Its own operations, without modules inside, have {chips}.</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
         if (group := self.context.model_index.groups.get(path)) is not None:
             links = ", ".join(_link("module", member) for member in group.members)

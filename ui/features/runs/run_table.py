@@ -196,13 +196,19 @@ def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]
         Column("Kind", lambda row: row.kind, gives_way=True),
         Column("What", _what),
         Column(
-            "Change",
+            _change_title(titles),
             lambda row: row.change,
             lambda row: leading_number(row.change),
             "Of the last run from the first",
         ),
         *(Column(_short(title), value(index), number(index), title) for index, title in enumerate(titles)),
     )
+
+
+def _change_title(titles: Sequence[str]) -> str:
+    """Return the title of the change: of more than two runs it says between which."""
+    first, last = (title.partition(" (")[0] for title in (titles[0], titles[-1])) if titles else ("", "")
+    return f"{first} to {last}" if len(titles) > 2 else "Change"
 
 
 def _short(title: str) -> str:
