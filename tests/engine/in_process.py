@@ -56,12 +56,12 @@ def without(made: Project, *corrections: str) -> Project:
     return edits.set_target(made, TargetChoice(id=made.target.id, options=options))
 
 
-def as_written(made: Project) -> Project:
+def as_written(rewritten: Project) -> Project:
     """Return a project whose network is compiled as it is written.
 
     Rewrites avoid some of the faults that corrections mend.
     """
-    return without(made, *(rewrite.id for rewrite in REWRITES))
+    return without(rewritten, *(rewrite.id for rewrite in REWRITES))
 
 
 def allowed(command):

@@ -192,8 +192,9 @@ class Assigner(QObject):
         """Offer to remove the rules for modules inside one, which win over a rule for all of it."""
         project = self._document.project
         named = [r for r in (project.rules if project else ()) if r.kind == "module_name" and not r.keeps_off]
-        # Later rules win.
-        later = named[[r.match for r in named].index(path) + 1 :]
+        own = [number for number, rule in enumerate(named) if rule.match == path]
+        # Later rules win. A rule that keeps a module off the NPU has no precision.
+        later = named[own[0] + 1 :] if own else []
         rules = [r.id for r in later if r.enabled and is_within(r.match, path)]
         if not rules:
             return

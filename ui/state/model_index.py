@@ -17,7 +17,7 @@ from ui.state.session import Session
 from workbench.errors import WorkbenchError
 from workbench.graph.snapshot import GraphSnapshot, Module, Node
 from workbench.project.model import PLUGIN_KINDS, Project, RuleKind
-from workbench.project.rules import Effective, ModuleRef, NodeRef, Resolution, resolve
+from workbench.project.rules import Effective, ModuleRef, NodeRef, Resolution, is_within, resolve
 
 if TYPE_CHECKING:
     from workbench.results import PrepareResult
@@ -46,7 +46,7 @@ class FusedGroup:
 
     def is_within(self, path: str) -> bool:
         """Return whether a rule for a module reaches the whole group."""
-        return all(member == path or member.startswith(f"{path}.") for member in self.members)
+        return all(is_within(member, path) for member in self.members)
 
 
 def fused_groups(snapshot: GraphSnapshot) -> Mapping[str, FusedGroup]:

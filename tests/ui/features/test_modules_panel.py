@@ -95,6 +95,9 @@ def other_results_paint_nothing_and_digits_set_what_is_chosen_or_its_group(panel
     qtbot.keyClick(panel.tree, Qt.Key.Key_3)
     panel.context.notices.choose(notices.take("1 rule for modules inside stem").id, "Remove 1 rule")
     assert [r.match for r in panel.context.document.project.rules] == ["", "stem"]
+    # What keeps a module off the NPU leaves the precisions inside alone.
+    assert panel.context.assigner.modules(["head"], "cpu")
+    panel.context.document.undo_stack.undo()
     # An own precision begins with the present one.
     menu = QMenu()
     PrecisionMenu(panel.context, panel).fill(menu, panel.context.selection.value)

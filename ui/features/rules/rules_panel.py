@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QStackedLayout, QToolButton, QVBoxLayout, QWidget
@@ -25,6 +26,9 @@ from workbench.project import edits
 from workbench.project.configs import Config, PluginConfig
 from workbench.project.model import Rule, RuleKind
 from workbench.project.plugins import offered
+
+if TYPE_CHECKING:
+    from workbench.results import PrepareResult
 
 EMPTY_TEXT = "No rules: nothing is quantized.\nAdd a rule below, or select modules and press 1."
 
@@ -54,6 +58,9 @@ class RulesPanel(Panel):
         self.form.asked.connect(self._on_rule_asked)
         self._tools: dict[str, QToolButton] = {}
         self._report = QuantizerReport()
+        self._prepared: PrepareResult | None = None
+        self._sources: tuple[object, object] = None, None
+        self._known_effects: tuple[set[str], Counter[str]] = set(), Counter()
         self._arrange()
         self.context.session.stage_changed.connect(self._on_stage_changed)
 
@@ -64,8 +71,7 @@ class RulesPanel(Panel):
         counts = self.context.model_index.resolution.counts
         known = bool(self.context.model_index.modules)
         numbers = rule_numbers(rules)
-        vain = self._without_effect() if known else set[str]()
-        lost = self._lost_operations()
+        vain, lost = self._effects()
         rows = []
         for rule in shown_order(rules):
             assert project is not None
@@ -96,23 +102,25 @@ class RulesPanel(Panel):
 
         prepared = self.context.load(PrepareResult, "prepare")
         self._report.update(prepared, self.context.model_index.resolution.nodes)
-        self.refresh()
+        if prepared is not self._prepared:
+            self._prepared = prepared
+            self.refresh()
 
-    def _lost_operations(self) -> Counter[str]:
-        """Return by rule the operations of modules that it decides which other rules decide."""
+    def _effects(self) -> tuple[set[str], Counter[str]]:
+        """Return the rules for what a layer decides, and by rule the operations that others decide."""
         index = self.context.model_index
-        modules = index.resolution.modules
-        return Counter(
-            rule
-            for module, config in index.operations()
-            if module in modules and (rule := modules[module].rule) is not None and rule != config.rule
-        )
-
-    def _without_effect(self) -> set[str]:
-        """Return the rules for what is fused with a layer, which decides."""
-        index = self.context.model_index
-        nodes = index.resolution.nodes
-        return without_effect(self._report.notes(nodes), nodes, index.fused_nodes())
+        resolution = index.resolution
+        # Each result refreshes the panel, and walks over large graphs take long.
+        sources = resolution, self._prepared
+        if any(new is not old for new, old in zip(sources, self._sources, strict=True)):
+            self._sources = sources
+            notes = self._report.notes(resolution.nodes)
+            vain = without_effect(notes, resolution.nodes, index.fused_nodes())
+            own = {path: config.rule for path, config in resolution.modules.items()}
+            others = ((own.get(module), config.rule) for module, config in index.operations())
+            lost = Counter(rule for rule, other in others if rule is not None and rule != other)
+            self._known_effects = vain, lost
+        return self._known_effects
 
     def _on_stage_changed(self, stage: StageId) -> None:
         if stage == "export":

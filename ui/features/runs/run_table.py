@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ui.shared.number_format import DASH, accuracy_text, count, cpu_line, decibel, kib, percent, size
 from ui.shared.sortable_table import Column
+from workbench.graph.labels import elide
 from workbench.history.comparison import ACCURATE, CORRECT, KINDS, ComparedRow, leading_number, rules_line
 from workbench.history.runs import Cost, Run
 
@@ -201,7 +202,10 @@ def comparison_columns(titles: Sequence[str]) -> tuple[Column[ComparedRow], ...]
             lambda row: leading_number(row.change),
             "Of the last run from the first",
         ),
-        *(Column(_short(title), value(index), number(index), title) for index, title in enumerate(titles)),
+        *(
+            Column(elide(title, _LONGEST_TITLE), value(index), number(index), title)
+            for index, title in enumerate(titles)
+        ),
     )
 
 
@@ -209,11 +213,6 @@ def _change_title(titles: Sequence[str]) -> str:
     """Return the title of the change: of more than two runs it says between which."""
     first, last = (title.partition(" (")[0] for title in (titles[0], titles[-1])) if titles else ("", "")
     return f"{first} to {last}" if len(titles) > 2 else "Change"
-
-
-def _short(title: str) -> str:
-    """Return a title that a header shows whole; its tooltip has the rest."""
-    return title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 1].rstrip()}\u2026"
 
 
 def describe_compared(row: ComparedRow) -> str:

@@ -73,13 +73,18 @@ def test_that_ctrl_adds_and_takes_away(qtbot: QtBot, show: Show, layers: GraphSn
     assert view.surface.selected == {"add_0"}
 
 
-def test_that_clicking_a_closed_group_selects_all_in_it(
-    qtbot: QtBot, show: Show, layers: GraphSnapshot
-) -> None:
-    view = show(layers)
+def with_closed_layers(qtbot: QtBot, view: GraphView) -> GraphView:
+    """Open the list of layers, all of which stay closed."""
     open_layers(qtbot, view)
     with qtbot.waitSignal(view.groups.laid_out):
         view.groups.collapse("layers/0")
+    return view
+
+
+def test_that_clicking_a_closed_group_selects_all_in_it(
+    qtbot: QtBot, show: Show, layers: GraphSnapshot
+) -> None:
+    view = with_closed_layers(qtbot, show(layers))
     with qtbot.waitSignal(view.selection.groups_chosen) as told:
         click(qtbot, view, "layers/0/")
     assert told.args == [frozenset({"layers.0"})]
@@ -89,10 +94,7 @@ def test_that_clicking_a_closed_group_selects_all_in_it(
 def test_that_ctrl_adds_closed_groups_and_takes_them_away(
     qtbot: QtBot, show: Show, layers: GraphSnapshot
 ) -> None:
-    view = show(layers)
-    open_layers(qtbot, view)
-    with qtbot.waitSignal(view.groups.laid_out):
-        view.groups.collapse("layers/0")
+    view = with_closed_layers(qtbot, show(layers))
     control = Qt.KeyboardModifier.ControlModifier
     click(qtbot, view, "layers/0/")
     with qtbot.waitSignal(view.selection.groups_chosen) as told:
