@@ -237,7 +237,7 @@ class InspectorPanel(Panel):
             own = {config.chip for module, config in self.context.model_index.operations() if module == path}
             if own - {effective.chip}:
                 chips = escape(listed(sorted(own)))
-                yield f"<p>Its own operations, without modules inside, have {chips}.</p>"
+                yield f"<p>Operations of this module itself: {chips}.</p>"
             yield from self._rules_named(project, [effective.rule or "", *effective.overridden])
         if (group := self.context.model_index.groups.get(path)) is not None:
             links = ", ".join(_link("module", member) for member in group.members)

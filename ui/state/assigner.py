@@ -180,11 +180,12 @@ class Assigner(QObject):
             return
         others = ", ".join(member for member in group.members if member != path)
         label, first = label_of(config), group.members[0]
-        decides = f"{first} decides the precision of the group."
-        alone = "A config on it alone prevents the fusion." if path == first else decides
+        hint = f"The group has the precision of {first}."
+        if path == first:
+            hint = "A config on it alone prevents the fusion."
         self._notices.info(
             f"{path} is fused with {others}.",
-            alone,
+            hint,
             [Action("Set whole group", lambda: self._whole_group(path, label, config))],
         )
 
@@ -209,8 +210,8 @@ class Assigner(QObject):
 
         are = plural(len(rules), "rule")
         self._notices.info(
-            f"{are} for modules inside {path} still win{'s' if len(rules) == 1 else ''}.",
-            f"Without them, all of it has {label_of(config)}.",
+            f"{are} for modules inside {path} override{'s' if len(rules) == 1 else ''} this one.",
+            f"Without {'it' if len(rules) == 1 else 'them'}, all modules inside get {label_of(config)}.",
             [Action(f"Remove {are}", remove)],
         )
 

@@ -82,7 +82,7 @@ class RuleRow:
         if self.count is None:
             return "counted by Prepare" if self.rule.kind in PLUGIN_KINDS else "not counted yet"
         loses = f", overridden in {self.count.loses}" if self.count.loses else ""
-        loses += f", not to {plural(self.lost, 'operation')}" if self.lost else ""
+        loses += f", except {plural(self.lost, 'operation')}" if self.lost else ""
         return f"applies to {plural(self.count.wins, _COUNTED.get(self.rule.kind, 'operation'))}{loses}"
 
     @property

@@ -80,7 +80,7 @@ class RulesPanel(Panel):
             if not trouble and count is not None and rule.enabled and not count.wins:
                 trouble = "matches nothing" if not count.matched else "no effect"
             if not trouble and rule.enabled and rule.id in vain:
-                trouble = "no effect: the layer before it decides"
+                trouble = "no effect: fused with the layer before it"
             label = project.label_of(rule)
             rows.append(RuleRow(rule, numbers[rule.id], label, count, trouble, lost[rule.id]))
         self.model.set_rows(rows)
